@@ -1,0 +1,65 @@
+/* actors/common/birth.h -- the child's end of its conversation with the supervisor.
+ *
+ * exec'd with the socket pair as descriptor PM_BIRTH_FD.  birth_take() reads birth, segments, listeners
+ * and peers up to `go`, and keeps every descriptor in lists, so that open code attaches what it needs.
+ * Later messages come through birth_receive().  EOF: the supervisor is dead; the child serves on
+ * (ingress, kvevents ...) until a successor ends it.
+ *
+ * Threads    one.  Descriptors are CLOEXEC.
+ */
+#pragma once
+#include "proto/messages.h"
+#include "shm/process.h"
+#include "shm/segment.h"
+
+#define PM_BIRTH_FD 3
+
+struct birth_segment {
+	enum segment_kind kind;
+	enum process_role role;
+	uint32_t index, incarnation, generation;
+	bool writable;
+	int fd;                                 /* -1 once taken */
+};
+struct birth_listener {
+	uint32_t index;
+	char address[128];
+	int fd;
+};
+struct birth_peer {
+	enum process_role role;
+	uint32_t index, incarnation, generation, pid;
+	int pidfd;                              /* -1: none */
+};
+
+struct birth {
+	int fd;
+	enum process_role role;
+	uint32_t index, incarnation, generation;
+	char run_dir[80];
+	unsigned log_level;
+	struct birth_segment *segment;
+	unsigned n_segments;
+	struct birth_listener *listener;
+	unsigned n_listeners;
+	struct birth_peer *peer;
+	unsigned n_peers;
+};
+
+int birth_take(struct birth *ret);
+	/* Blocks until `go` (10 s at most).  0, -ETIMEDOUT, -EPROTO abi or order, -errno. */
+int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role, uint32_t incarnation,
+		     uint32_t *ret_generation);
+	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT. */
+int birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd);
+	/* One message without blocking.  1 got one (ret points into buf; *ret_fd -1 or owned by caller);
+	 * 0 nothing now; -EPIPE supervisor dead; -EBADMSG bad frame (dropped). */
+int birth_send(struct birth *b, enum msg_id id, const void *msg);
+	/* Never blocks; -EAGAIN when the supervisor is not reading. */
+int birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column, const char *text);
+void birth_close(struct birth *b);
+
+int msg_send_fd(int sock, enum msg_id id, const void *msg, int fd);
+	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno.  Both ends use it. */
+ssize_t msg_recv_fd(int sock, void *buf, size_t cap, int *ret_fd);
+	/* One frame, nonblocking; bytes, 0 EOF, -EAGAIN, -EMSGSIZE truncated. */

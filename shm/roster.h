@@ -1,0 +1,51 @@
+/* shm/roster.h -- which processes live, which generation serves, how the last reload went.
+ *
+ *      segment header | roster_header 1024 | roster_entry 256 x ROSTER_MAX
+ *
+ * Writers    the supervisor.   Readers: admin, pointsctl, ingress.
+ * Words are single atomics; texts are for people: read them between two loads of `version`.
+ */
+#pragma once
+#include "shm/segment.h"
+
+#define ROSTER_LAYOUT   1u
+#define ROSTER_MAX      64u
+
+enum roster_state { ROSTER_EMPTY = 0, ROSTER_STARTING, ROSTER_READY, ROSTER_ACTIVE, ROSTER_STANDBY,
+	ROSTER_DRAINING, ROSTER_GONE };
+enum reload_state { RELOAD_IDLE = 0, RELOAD_LOADING, RELOAD_SWITCHING, RELOAD_PROBATION };
+
+struct roster_entry {
+	_Atomic uint32_t state;                 /* enum roster_state */
+	uint16_t role, index;
+	uint32_t incarnation, generation;
+	uint32_t pid, restarts;
+	mono_ns since_ns;
+	char last_exit[128];                    /* why the predecessor ended */
+	uint64_t pad[12];
+};
+_Static_assert(sizeof(struct roster_entry) == 256, "roster_entry");
+
+struct roster_header {
+	_Atomic uint64_t version;
+	_Atomic uint32_t generation;            /* serving; 0: none yet */
+	_Atomic uint32_t reload;                /* enum reload_state */
+	_Atomic uint32_t draining;              /* 1 from SIGTERM on */
+	_Atomic uint32_t last_reload_ok;
+	uint64_t config_hash;
+	wall_ns born, committed;
+	char last_error[512];                   /* file:line:column: text of the last refused reload */
+	uint64_t pad[58];
+};
+_Static_assert(sizeof(struct roster_header) == 1024, "roster_header");
+
+struct roster {                         /* process-local view */
+	struct segment seg;
+	struct roster_header *head;
+	struct roster_entry *entry;
+};
+
+int roster_create(struct roster *ret);                                  /* S; published */
+int roster_attach(struct roster *ret, int fd);                          /* read-only; takes fd */
+void roster_detach(struct roster *roster);
+const char *roster_state_name(unsigned state);
