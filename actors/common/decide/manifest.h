@@ -1,0 +1,223 @@
+/* actors/common/decide/manifest.h -- the operator's documents, checked whole and resolved.
+ *
+ * Kinds read today: GatewayBackend (exactly one), InferenceWorkerSet, InferencePool,
+ * InferencePolicy; apiVersion pointsman.io/v1alpha1.  etc/README.md lists every field; that list
+ * and the loader come from one table (manifest_fields()).
+ *
+ * The supervisor reads files once and hands the *texts* on as one snapshot; every process loads
+ * that snapshot with this very code, so all see the same thing however the files change.
+ *
+ * Snapshot   little-endian: "PMSNAP1\0", u32 files, then per file u32 name bytes, u32 text bytes,
+ *            name, text.  manifest_hash() is the XXH3 of these bytes (config_hash).
+ * Ownership  all of it belongs to struct manifest; read-only after loading; manifest_free().
+ * Errors     all complaints of all files at once, file:line:column, in struct yaml_errors.
+ *            The loader never logs, exits or blocks on anything but a regular file.
+ * Threads    a loaded manifest is immutable: any thread may read it.
+ * Indexes    u32 into the flat arrays below, in document order; stable within one manifest only.
+ *            What lasts across manifests is struct manifest_member's uid.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/yaml.h"
+
+#define MANIFEST_NAME_MAX	63	 /* bytes, without NUL: metadata.name, member names */
+#define MANIFEST_MODEL_MAX	127	 /* bytes: model names */
+#define MANIFEST_ENDPOINT_MAX	127	 /* bytes: URLs, ZeroMQ endpoints */
+#define MANIFEST_HOST_MAX	79	 /* bytes: host of an address, without brackets */
+#define MANIFEST_PATH_MAX	127	 /* bytes: paths on a worker */
+#define MANIFEST_ROWS_MAX	1024u	 /* members times ranks, all sets together */
+#define MANIFEST_RANKS_MAX	64u	 /* data-parallel ranks of a set */
+#define MANIFEST_LISTEN_MAX	16u	 /* addresses of the gateway */
+#define MANIFEST_SNAPSHOT_MAX	(16u << 20) /* bytes */
+
+struct manifest_addr {
+	char host[MANIFEST_HOST_MAX + 1]; /* a name or an address; IPv6 without brackets */
+	uint16_t port;
+};
+
+enum manifest_engine { MANIFEST_ENGINE_VLLM = 1 };
+enum manifest_io { MANIFEST_IO_AUTO, MANIFEST_IO_URING, MANIFEST_IO_EPOLL };
+enum manifest_half_close { MANIFEST_HALF_CLOSE_GONE, MANIFEST_HALF_CLOSE_SERVE };
+enum manifest_minimize {
+	MANIFEST_MINIMIZE_PREDICTED_TTFT,
+	MANIFEST_MINIMIZE_RANDOM,
+	MANIFEST_MINIMIZE_ROUND_ROBIN,
+	MANIFEST_MINIMIZE_LEAST_PREFILL,
+	MANIFEST_MINIMIZE_LEAST_REQUESTS,
+};
+enum manifest_on_empty { MANIFEST_ON_EMPTY_REJECT };
+
+/* One model name that clients may say. */
+struct manifest_model {
+	char name[MANIFEST_MODEL_MAX + 1];
+	bool alias;	   /* name is not what the workers call it: request's "model" is rewritten */
+	uint32_t policy;   /* index into policies */
+	uint32_t *members; /* candidate rows: indexes into members, in the policy's order */
+	uint32_t n_members; /* at least 1 */
+};	/* What to write upstream: sets[members[i].set].model. */
+
+struct manifest_gateway {
+	char name[MANIFEST_NAME_MAX + 1];
+	struct manifest_addr listen[MANIFEST_LISTEN_MAX];
+	uint32_t n_listen;  /* at least 1 */
+	uint32_t ingresses; /* processes */
+	struct {
+		uint64_t head_bytes;	     /* one request's head */
+		uint32_t headers;	     /* one request's header fields */
+		uint64_t body_bytes;	     /* one request's body */
+		uint32_t slots;		     /* live requests of one ingress */
+		uint64_t arena_bytes;	     /* bodies held by one ingress */
+		uint64_t stream_buffer_bytes; /* per relayed answer, before the worker must wait */
+		uint32_t questions;	     /* outstanding of one ingress */
+	} limits;
+	struct {
+		uint64_t head_ns;		/* whole request head */
+		uint64_t keep_alive_ns;		/* idle client connection */
+		uint64_t upstream_keep_alive_ns; /* idle worker connection; below the engine's 5 s */
+		uint64_t connect_ns;		/* to a worker */
+		uint64_t first_byte_ns;		/* request sent to first byte, then 504 */
+		uint64_t inter_chunk_ns;	/* between two pieces of an answer */
+		uint64_t write_stall_ns;	/* a client that does not read */
+		uint64_t drain_ns;		/* hard limit of a drain */
+		uint64_t policy_answer_ns;	/* a question without an answer, then 503 */
+	} timeouts;
+	enum manifest_half_close half_close;
+	enum manifest_io io;
+	struct manifest_addr admin;
+	uint64_t index_blocks;	  /* capacity of the prefix index, entries */
+	uint32_t index_max_slots; /* slot ids; 0: chosen from the rows */
+	uint32_t policy_standby;  /* spare policy processes, 0 or 1 */
+	uint64_t policy_probation_ns;
+	uint64_t policy_load_deadline_ns;
+};
+
+/* Engines that serve one model in one cache domain. */
+struct manifest_set {
+	char name[MANIFEST_NAME_MAX + 1];
+	enum manifest_engine engine;
+	char model[MANIFEST_MODEL_MAX + 1]; /* as the workers call it */
+	uint32_t block_tokens;		    /* 0: learned from events or metrics */
+	uint32_t ranks;			    /* data-parallel; above 1 a rank is named by header */
+	uint32_t first_member;		    /* rows of this set: first_member .. + n_members - 1 */
+	uint32_t n_members;
+	uint32_t *pools; /* indexes of the pools that name it */
+	uint32_t n_pools;
+	char metrics_path[MANIFEST_PATH_MAX + 1];
+	char health_path[MANIFEST_PATH_MAX + 1];
+	bool tokenize;	/* text prompts may be tokenized by the worker's /tokenize */
+	uint64_t scrape_interval_ns;
+	struct { /* the predictor's start, until it has learned; seconds */
+		double base_s;
+		double prefill_s_per_token;
+		double prefill_s_per_token2;
+		double decode_s_per_request;
+		double decode_s_per_context_token;
+	} prior;
+};
+
+/* One row: a member and one of its ranks. */
+struct manifest_member {
+	uint64_t uid; /* manifest_member_uid(); lasts across reloads; never 0 */
+	uint32_t set;
+	uint16_t rank;
+	char name[MANIFEST_NAME_MAX + 1]; /* the member's; ranks share it */
+	struct manifest_addr url;	  /* http only */
+	char kv_events[MANIFEST_ENDPOINT_MAX + 1]; /* of this rank: port + rank; "": none */
+	char kv_replay[MANIFEST_ENDPOINT_MAX + 1]; /* likewise */
+};
+
+struct manifest_pool {
+	char name[MANIFEST_NAME_MAX + 1];
+	uint32_t *sets;
+	uint32_t n_sets; /* at least 1 */
+};
+
+struct manifest_policy {
+	char name[MANIFEST_NAME_MAX + 1];
+	uint32_t *pools; /* candidates, in order */
+	uint32_t n_pools; /* at least 1 */
+	enum manifest_minimize minimize;
+	enum manifest_on_empty on_empty;
+	uint64_t slo_ttft_ns; /* 0: none */
+};
+
+struct manifest {
+	struct manifest_gateway gateway;
+	struct manifest_model *models; /* the gateway's, in document order */
+	uint32_t n_models;
+	struct manifest_set *sets;
+	uint32_t n_sets;
+	struct manifest_member *members;
+	uint32_t n_members;
+	struct manifest_pool *pools;
+	uint32_t n_pools;
+	struct manifest_policy *policies;
+	uint32_t n_policies;
+	void *snapshot; /* the texts, framed as above */
+	size_t snapshot_len;
+	uint64_t hash;
+};
+
+int manifest_load_paths(char *const *paths, size_t n_paths, struct manifest **ret_manifest,
+			struct yaml_errors *errs);
+	/* Files, and directories whose *.yaml and *.yml are read in name order (not below; names
+	 * that begin with a dot are skipped).  0; -EINVAL with complaints in errs and *ret_manifest
+	 * untouched; -ENOMEM. */
+int manifest_load_snapshot(const void *bytes, size_t len, struct manifest **ret_manifest,
+			   struct yaml_errors *errs);
+	/* The same from a snapshot; the bytes are copied, and checked like any stranger's. */
+int manifest_load_text(const char *file, const char *text, size_t len,
+		       struct manifest **ret_manifest, struct yaml_errors *errs);
+	/* The same from one text in memory. */
+int manifest_write_snapshot(const struct manifest *, int fd);
+	/* Write all snapshot bytes at fd's position.  0 or -errno. */
+uint64_t manifest_hash(const struct manifest *);
+void manifest_free(struct manifest **);
+
+uint64_t manifest_member_uid(const char *set, const char *member, const char *url, unsigned rank);
+	/* Identity of a row: XXH3 over the four; never 0.  url as "host:port". */
+const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
+						 size_t len);
+	/* The model a client names, or NULL.  Linear: n_models is small. */
+const char *manifest_minimize_name(enum manifest_minimize);
+const char *manifest_io_name(enum manifest_io);
+
+/* ---- the table of fields: the loader's law and etc/README.md's source ---- */
+
+enum manifest_type {
+	MANIFEST_T_NAME,     /* letters, digits, '-', '.'; up to 63 */
+	MANIFEST_T_TEXT,
+	MANIFEST_T_BOOL,
+	MANIFEST_T_COUNT,    /* decimal */
+	MANIFEST_T_DURATION, /* stored as u64 ns */
+	MANIFEST_T_SECONDS,  /* a duration stored as double s */
+	MANIFEST_T_SIZE,     /* stored as u64 bytes */
+	MANIFEST_T_CHOICE,   /* one of choices, stored as enum */
+	MANIFEST_T_ADDR,     /* host:port */
+	MANIFEST_T_PATH,     /* begins with '/' */
+	MANIFEST_T_LIST,
+	MANIFEST_T_MAP,
+	MANIFEST_T_LATER,    /* known, not supported yet: refused with that message */
+};
+
+struct manifest_field {
+	const char *kind;    /* document kind */
+	const char *parent;  /* "spec", "spec.limits", "spec.members[]", ... */
+	const char *key;
+	enum manifest_type type;
+	bool required;
+	const char *fallback; /* default, written as in YAML; NULL: none */
+	double min, max;      /* COUNT: itself; DURATION, SECONDS: seconds; SIZE: bytes */
+	const char *choices;  /* "a|b|c", in enum order */
+	size_t offset;	      /* in the kind's struct */
+	size_t size;	      /* bytes there; 0: not stored by the table */
+	int base;	      /* enum value of the first choice */
+	bool restart;	      /* a change needs a restart; false: SIGHUP is enough */
+	const char *doc;
+};
+
+const struct manifest_field *manifest_fields(size_t *ret_n);

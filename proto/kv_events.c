@@ -1,0 +1,716 @@
+#include "proto/kv_events.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/frame.h"
+
+/* Positions of a BlockStored array, vLLM's declaration order; also the names of its map keys.
+ * A BlockRemoved array shares the first, then goes its own way. */
+enum field {
+	FIELD_TYPE,
+	FIELD_HASHES,
+	FIELD_PARENT,
+	FIELD_TOKENS,
+	FIELD_BLOCK_SIZE,
+	FIELD_LORA_ID,
+	FIELD_MEDIUM,
+	FIELD_LORA_NAME,
+	FIELD_EXTRA_KEYS,
+	FIELD_GROUP,
+	FIELD_SPEC,
+	FIELDS, /* what follows (window, locality, ownership, session) decides nothing here */
+};
+
+static const char *const field_names[FIELDS] = {
+	[FIELD_TYPE] = "type",
+	[FIELD_HASHES] = "block_hashes",
+	[FIELD_PARENT] = "parent_block_hash",
+	[FIELD_TOKENS] = "token_ids",
+	[FIELD_BLOCK_SIZE] = "block_size",
+	[FIELD_LORA_ID] = "lora_id",
+	[FIELD_MEDIUM] = "medium",
+	[FIELD_LORA_NAME] = "lora_name",
+	[FIELD_EXTRA_KEYS] = "extra_keys",
+	[FIELD_GROUP] = "group_idx",
+	[FIELD_SPEC] = "kv_cache_spec_kind",
+};
+
+static const enum field removed_order[] = {FIELD_TYPE, FIELD_HASHES, FIELD_MEDIUM, FIELD_GROUP};
+
+/* Where each field of one event lies; p NULL: absent. */
+struct fields {
+	struct kv_slice at[FIELDS];
+};
+
+static struct frame_cursor
+cursor_of(struct kv_slice s)
+{
+	return (struct frame_cursor){s.p, s.p + s.n};
+}
+
+static bool
+text_is(const struct frame_value *v, const char *text)
+{
+	return v->type == FRAME_STR && v->len == strlen(text) && memcmp(v->bytes, text, v->len) == 0;
+}
+
+static bool
+slice_is(struct kv_slice s, const char *text)
+{
+	return s.n == strlen(text) && strncasecmp((const char *)s.p, text, s.n) == 0;
+}
+
+/* The value at cur as a slice, skipped. */
+static bool
+span_next(struct frame_cursor *cur, struct kv_slice *ret_span)
+{
+	const uint8_t *start = cur->p;
+
+	if (!frame_skip(cur))
+		return false;
+	*ret_span = (struct kv_slice){start, (size_t)(cur->p - start)};
+	return true;
+}
+
+/* First value of a field; a field that is absent reads as nil. */
+static struct frame_value
+field_value(const struct fields *f, enum field which)
+{
+	struct frame_value v = {.type = FRAME_NIL};
+	struct frame_cursor cur = cursor_of(f->at[which]);
+
+	if (f->at[which].p && !frame_next(&cur, &v))
+		v.type = FRAME_NIL;
+	return v;
+}
+
+/* Grow a private array to hold one element more.  Doubles, so its size follows what was seen. */
+static bool
+grow(void **arrayp, size_t *cap, size_t n, size_t element)
+{
+	size_t want = *cap ? *cap * 2 : 64;
+	void *bigger;
+
+	if (n < *cap)
+		return true;
+	bigger = realloc(*arrayp, want * element);
+	if (!bigger)
+		return false;
+	*arrayp = bigger;
+	*cap = want;
+	return true;
+}
+
+static bool
+hash_read(const struct frame_value *v, uint64_t *ret_hash)
+{
+	uint64_t h = 0;
+
+	switch (v->type) {
+	case FRAME_UINT:
+		h = v->u64;
+		break;
+	case FRAME_INT:
+		h = (uint64_t)v->i64;
+		break;
+	case FRAME_BIN:
+		if (v->len == 0)
+			return false;
+		for (uint32_t i = v->len > 8 ? v->len - 8 : 0; i < v->len; i++)
+			h = h << 8 | v->bytes[i];
+		break;
+	default:
+		return false;
+	}
+	*ret_hash = h;
+	return true;
+}
+
+/* Errors of one event: -EBADMSG with *why spoils this event only; -ENOMEM spoils the batch. */
+
+static int
+hashes_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, const char **why)
+{
+	struct frame_cursor cur = cursor_of(f->at[FIELD_HASHES]);
+	struct frame_value v;
+	size_t n;
+
+	if (!f->at[FIELD_HASHES].p || !frame_next(&cur, &v) || v.type != FRAME_ARRAY) {
+		*why = "block_hashes is no list";
+		return -EBADMSG;
+	}
+	n = v.len;
+	for (size_t i = 0; i < n; i++) {
+		if (!grow((void **)&b->hashes, &b->cap_hashes, b->n_hashes, sizeof(*b->hashes)))
+			return -ENOMEM;
+		if (!frame_next(&cur, &v) || !hash_read(&v, &b->hashes[b->n_hashes])) {
+			*why = "a block hash is neither an integer nor bytes";
+			return -EBADMSG;
+		}
+		b->n_hashes++;
+	}
+	ev->n_hashes = n;
+	return 0;
+}
+
+/* Token ids.  Pairs (bigram keys) and strings (multimodal) are legal and teach no tokens. */
+static int
+tokens_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, const char **why)
+{
+	struct kv_slice span = f->at[FIELD_TOKENS];
+	struct frame_cursor cur = cursor_of(span);
+	size_t first = b->n_tokens, n;
+	struct frame_value v;
+	bool plain = true;
+
+	if (!span.p)
+		return 0;
+	if (!frame_next(&cur, &v) || (v.type != FRAME_ARRAY && v.type != FRAME_NIL)) {
+		*why = "token_ids is no list";
+		return -EBADMSG;
+	}
+	if (v.type == FRAME_NIL)
+		return 0;
+	n = v.len;
+	ev->token_span = span;
+	ev->n_tokens = n;
+	for (size_t i = 0; i < n && plain; i++) {
+		if (!grow((void **)&b->tokens, &b->cap_tokens, b->n_tokens, sizeof(*b->tokens)))
+			return -ENOMEM;
+		if (!frame_next(&cur, &v) || v.type != FRAME_UINT || v.u64 > UINT32_MAX)
+			plain = false;
+		else
+			b->tokens[b->n_tokens++] = (uint32_t)v.u64;
+	}
+	if (!plain)
+		b->n_tokens = first;
+	ev->tokens_usable = plain; /* judged against the hashes by the caller */
+	return 0;
+}
+
+/* One value per hash; anything else in the field leaves the extras unread, marked by the span. */
+static int
+extras_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, bool *ret_has)
+{
+	struct kv_slice span = f->at[FIELD_EXTRA_KEYS];
+	struct frame_cursor cur = cursor_of(span);
+	size_t first = b->n_extras;
+	struct frame_value v;
+
+	*ret_has = false;
+	if (!span.p || !frame_next(&cur, &v) || v.type == FRAME_NIL)
+		return 0;
+	ev->extra_span = span;
+	if (v.type != FRAME_ARRAY || v.len != ev->n_hashes)
+		return 0;
+	for (size_t i = 0; i < ev->n_hashes; i++) {
+		struct frame_cursor item;
+		struct kv_slice one;
+
+		if (!grow((void **)&b->extras, &b->cap_extras, b->n_extras, sizeof(*b->extras)))
+			return -ENOMEM;
+		if (!span_next(&cur, &one)) {
+			b->n_extras = first;
+			return 0;
+		}
+		item = cursor_of(one);
+		if (frame_next(&item, &v) && v.type == FRAME_NIL)
+			one = (struct kv_slice){NULL, 0};
+		b->extras[b->n_extras++] = one;
+	}
+	*ret_has = true;
+	return 0;
+}
+
+static void
+medium_read(struct kv_event *ev, const struct fields *f)
+{
+	struct frame_value v = field_value(f, FIELD_MEDIUM);
+	struct kv_slice s = {NULL, 0};
+
+	ev->medium = KV_MEDIUM_GPU;
+	if (v.type == FRAME_NIL)
+		return;
+	if (v.type != FRAME_STR) {
+		ev->medium = KV_MEDIUM_OTHER;
+		return;
+	}
+	s = (struct kv_slice){v.bytes, v.len};
+	ev->medium_text = s;
+	if (slice_is(s, "GPU"))
+		return;
+	if (slice_is(s, "CPU") || slice_is(s, "CPU_PINNED"))
+		ev->medium = KV_MEDIUM_CPU;
+	else if (slice_is(s, "STORAGE") || slice_is(s, "SHARED_STORAGE") || slice_is(s, "DISK") ||
+		 slice_is(s, "EXTERNAL"))
+		ev->medium = KV_MEDIUM_STORAGE;
+	else
+		ev->medium = KV_MEDIUM_OTHER;
+}
+
+static enum kv_spec
+spec_read(const struct fields *f)
+{
+	struct frame_value v = field_value(f, FIELD_SPEC);
+
+	if (v.type == FRAME_NIL)
+		return KV_SPEC_UNSAID;
+	if (text_is(&v, "full_attention"))
+		return KV_SPEC_FULL;
+	if (text_is(&v, "mla_attention"))
+		return KV_SPEC_MLA;
+	if (text_is(&v, "sliding_window") || text_is(&v, "sliding_window_mla") ||
+	    text_is(&v, "chunked_local_attention"))
+		return KV_SPEC_SLIDING;
+	if (text_is(&v, "mamba"))
+		return KV_SPEC_MAMBA;
+	return KV_SPEC_OTHER;
+}
+
+static int
+scalars_read(struct kv_event *ev, const struct fields *f, const char **why)
+{
+	struct frame_value v;
+
+	v = field_value(f, FIELD_PARENT);
+	if (v.type != FRAME_NIL) {
+		if (!hash_read(&v, &ev->parent)) {
+			*why = "parent_block_hash is neither an integer nor bytes";
+			return -EBADMSG;
+		}
+		ev->has_parent = true;
+	}
+	v = field_value(f, FIELD_BLOCK_SIZE);
+	if (v.type != FRAME_NIL) {
+		if (v.type != FRAME_UINT || v.u64 > UINT32_MAX) {
+			*why = "block_size is no count";
+			return -EBADMSG;
+		}
+		ev->block_tokens = (uint32_t)v.u64;
+	}
+	v = field_value(f, FIELD_LORA_ID);
+	if (v.type == FRAME_UINT && v.u64 <= INT64_MAX) {
+		ev->has_lora_id = true;
+		ev->lora_id = (int64_t)v.u64;
+	} else if (v.type == FRAME_INT) {
+		ev->has_lora_id = true;
+		ev->lora_id = v.i64;
+	}
+	v = field_value(f, FIELD_LORA_NAME);
+	if (v.type == FRAME_STR && v.len > 0)
+		ev->lora_name = (struct kv_slice){v.bytes, v.len};
+	v = field_value(f, FIELD_GROUP);
+	if (v.type != FRAME_NIL) {
+		if (v.type != FRAME_UINT || v.u64 > UINT32_MAX) {
+			*why = "group_idx is no count";
+			return -EBADMSG;
+		}
+		ev->has_group = true;
+		ev->group = (uint32_t)v.u64;
+	}
+	ev->spec = spec_read(f);
+	medium_read(ev, f);
+	return 0;
+}
+
+/* Find the fields of an event given as [tag, ...]; the tag decides the order of the rest. */
+static bool
+fields_of_array(struct frame_cursor *cur, uint32_t len, struct fields *f)
+{
+	const enum field *order = NULL;
+	size_t n_order = FIELDS;
+
+	for (uint32_t i = 0; i < len; i++) {
+		struct kv_slice span;
+
+		if (!span_next(cur, &span))
+			return false;
+		if (i == 0) {
+			struct frame_cursor tag = cursor_of(span);
+			struct frame_value v;
+
+			if (frame_next(&tag, &v) && text_is(&v, "BlockRemoved")) {
+				order = removed_order;
+				n_order = sizeof(removed_order) / sizeof(removed_order[0]);
+			}
+		}
+		if (i < n_order)
+			f->at[order ? order[i] : (enum field)i] = span;
+	}
+	return true;
+}
+
+static bool
+fields_of_map(struct frame_cursor *cur, uint32_t pairs, struct fields *f)
+{
+	for (uint32_t i = 0; i < pairs; i++) {
+		struct kv_slice name, span;
+		struct frame_cursor key;
+		struct frame_value v;
+
+		if (!span_next(cur, &name) || !span_next(cur, &span))
+			return false;
+		key = cursor_of(name);
+		if (!frame_next(&key, &v))
+			return false;
+		for (int k = 0; k < FIELDS; k++)
+			if (text_is(&v, field_names[k]))
+				f->at[k] = span;
+		/* TensorRT-LLM's name for it: what it holds must not be taken for plain tokens. */
+		if (text_is(&v, "mm_keys") && !f->at[FIELD_EXTRA_KEYS].p)
+			f->at[FIELD_EXTRA_KEYS] = span;
+	}
+	return true;
+}
+
+/* How much of the batch's arrays is taken: what a failed event gives back. */
+struct mark {
+	size_t hashes, tokens, extras;
+};
+
+/* Pointers are set when the batch is whole, since the arrays move as they grow; until then an
+ * event remembers how many it has, and `has` in the pointer's place whether. */
+static int
+event_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, const char **why)
+{
+	struct frame_value tag = field_value(f, FIELD_TYPE);
+	bool has_extras = false;
+	int r;
+
+	if (text_is(&tag, "BlockStored"))
+		ev->type = KV_STORED;
+	else if (text_is(&tag, "BlockRemoved"))
+		ev->type = KV_REMOVED;
+	else if (text_is(&tag, "AllBlocksCleared"))
+		ev->type = KV_CLEARED;
+	else if (tag.type == FRAME_STR)
+		return 1; /* somebody else's news */
+	else {
+		*why = "an event has no tag";
+		return -EBADMSG;
+	}
+	r = scalars_read(ev, f, why);
+	if (r < 0 || ev->type == KV_CLEARED)
+		return r;
+	r = hashes_read(b, ev, f, why);
+	if (r < 0 || ev->type == KV_REMOVED)
+		return r;
+	r = tokens_read(b, ev, f, why);
+	if (r == 0)
+		r = extras_read(b, ev, f, &has_extras);
+	if (has_extras)
+		ev->extra_keys = (struct kv_slice *)ev; /* replaced by batch_link() */
+	return r;
+}
+
+static int
+event_next(struct kv_batch *b, struct frame_cursor *cur)
+{
+	struct mark mark = {b->n_hashes, b->n_tokens, b->n_extras};
+	const char *why = NULL;
+	struct kv_slice span;
+	struct frame_value v;
+	struct frame_cursor in;
+	struct fields f = {0};
+	struct kv_event *ev;
+	int r = -EBADMSG;
+
+	if (!span_next(cur, &span))
+		return -EBADMSG;
+	if (!grow((void **)&b->events, &b->cap_events, b->n_events, sizeof(*b->events)))
+		return -ENOMEM;
+	ev = &b->events[b->n_events];
+	memset(ev, 0, sizeof(*ev));
+	in = cursor_of(span);
+	if (!frame_next(&in, &v))
+		return -EBADMSG;
+	if (v.type == FRAME_ARRAY ? fields_of_array(&in, v.len, &f)
+				  : v.type == FRAME_MAP && fields_of_map(&in, v.len, &f))
+		r = event_read(b, ev, &f, &why);
+	else
+		why = "an event is neither a list nor a map";
+	if (r == -ENOMEM)
+		return r;
+	if (r == 0) {
+		b->n_events++;
+		return 0;
+	}
+	b->n_hashes = mark.hashes;
+	b->n_tokens = mark.tokens;
+	b->n_extras = mark.extras;
+	if (r > 0) {
+		b->n_skipped++;
+	} else {
+		b->n_failed++;
+		if (!b->failed_why)
+			b->failed_why = why;
+	}
+	return 0;
+}
+
+static void
+batch_link(struct kv_batch *b)
+{
+	struct mark at = {0, 0, 0};
+
+	for (size_t i = 0; i < b->n_events; i++) {
+		struct kv_event *ev = &b->events[i];
+		bool plain = ev->tokens_usable;
+
+		ev->hashes = ev->n_hashes ? b->hashes + at.hashes : NULL;
+		at.hashes += ev->n_hashes;
+		if (plain && ev->n_tokens > 0) {
+			ev->token_ids = b->tokens + at.tokens;
+			at.tokens += ev->n_tokens;
+		}
+		if (ev->extra_keys) {
+			ev->extra_keys = ev->n_hashes ? b->extras + at.extras : NULL;
+			at.extras += ev->n_hashes;
+		}
+		ev->tokens_usable = plain && ev->n_tokens > 0 && ev->block_tokens > 0 &&
+				    (uint64_t)ev->n_hashes * ev->block_tokens == ev->n_tokens;
+	}
+}
+
+static void
+ts_read(struct kv_batch *b, const struct frame_value *v)
+{
+	b->ts_s = v->type == FRAME_FLOAT  ? v->f64
+		  : v->type == FRAME_UINT ? (double)v->u64
+		  : v->type == FRAME_INT  ? (double)v->i64
+					  : (double)NAN;
+}
+
+/* Find ts, events, rank and publisher, by place or by name. */
+static int
+batch_fields(struct frame_cursor *cur, struct kv_slice at[4], const char **why)
+{
+	static const char *const names[4] = {"ts", "events", "data_parallel_rank", "publisher_id"};
+	struct frame_value head, v;
+
+	if (!frame_next(cur, &head) || (head.type != FRAME_ARRAY && head.type != FRAME_MAP)) {
+		*why = "the payload is neither a list nor a map";
+		return -EBADMSG;
+	}
+	for (uint32_t i = 0; i < head.len; i++) {
+		struct kv_slice name = {NULL, 0}, span;
+		struct frame_cursor key;
+
+		if ((head.type == FRAME_MAP && !span_next(cur, &name)) || !span_next(cur, &span))
+			return -EBADMSG;
+		if (head.type == FRAME_ARRAY) {
+			if (i < 4)
+				at[i] = span;
+			continue;
+		}
+		key = cursor_of(name);
+		if (!frame_next(&key, &v))
+			return -EBADMSG;
+		for (int k = 0; k < 4; k++)
+			if (text_is(&v, names[k]))
+				at[k] = span;
+	}
+	return 0;
+}
+
+static void
+batch_reset(struct kv_batch *b)
+{
+	b->ts_s = (double)NAN;
+	b->has_rank = false;
+	b->rank = 0;
+	b->publisher_id = (struct kv_slice){NULL, 0};
+	b->n_events = b->n_skipped = b->n_failed = 0;
+	b->failed_why = NULL;
+	b->n_hashes = b->n_tokens = b->n_extras = 0;
+}
+
+int
+kv_batch_decode(const void *payload, size_t n, struct kv_batch *b, const char **why)
+{
+	struct kv_slice at[4] = {{NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	struct frame_cursor cur = {payload, (const uint8_t *)payload + n};
+	struct frame_value v;
+	int r;
+
+	batch_reset(b);
+	if (n > KV_PAYLOAD_MAX_BYTES) {
+		*why = "the payload is larger than 64 MiB";
+		return -EMSGSIZE;
+	}
+	*why = "the payload is cut short or not msgpack";
+	if (!frame_sane(payload, n))
+		return -EBADMSG;
+	r = batch_fields(&cur, at, why);
+	if (r < 0)
+		return r;
+	if (at[0].p) {
+		cur = cursor_of(at[0]);
+		if (frame_next(&cur, &v))
+			ts_read(b, &v);
+	}
+	if (at[2].p) {
+		cur = cursor_of(at[2]);
+		if (frame_next(&cur, &v) && v.type == FRAME_UINT && v.u64 <= UINT32_MAX) {
+			b->has_rank = true;
+			b->rank = (uint32_t)v.u64;
+		}
+	}
+	if (at[3].p) {
+		cur = cursor_of(at[3]);
+		if (frame_next(&cur, &v) && v.type == FRAME_BIN)
+			b->publisher_id = (struct kv_slice){v.bytes, v.len};
+	}
+	*why = "the payload has no list of events";
+	if (!at[1].p)
+		return -EBADMSG;
+	cur = cursor_of(at[1]);
+	if (!frame_next(&cur, &v) || v.type != FRAME_ARRAY)
+		return -EBADMSG;
+	for (uint32_t i = 0, events = v.len; i < events; i++) {
+		r = event_next(b, &cur);
+		if (r < 0) {
+			batch_reset(b);
+			*why = r == -ENOMEM ? "out of memory" : "the payload is cut short";
+			return r;
+		}
+	}
+	batch_link(b);
+	*why = NULL;
+	return 0;
+}
+
+void
+kv_batch_free(struct kv_batch *b)
+{
+	free(b->events);
+	free(b->hashes);
+	free(b->tokens);
+	free(b->extras);
+	memset(b, 0, sizeof(*b));
+}
+
+/* A multimodal item: (identifier, offset), or the bare identifier of vLLM 0.17 and 0.18. */
+static bool
+is_pair(struct frame_cursor cur)
+{
+	struct frame_value v;
+
+	return frame_next(&cur, &v) && v.type == FRAME_ARRAY && v.len == 2 &&
+	       frame_next(&cur, &v) && v.type == FRAME_STR && frame_next(&cur, &v) &&
+	       (v.type == FRAME_UINT || v.type == FRAME_INT);
+}
+
+void
+kv_extra_split(const struct kv_event *ev, size_t block, struct kv_extra *ret_extra)
+{
+	struct kv_extra x = {.unknown = false};
+	struct frame_cursor cur;
+	struct frame_value v;
+	uint32_t n;
+
+	*ret_extra = x;
+	if (block >= ev->n_hashes)
+		return;
+	if (!ev->extra_keys) {
+		ret_extra->unknown = ev->extra_span.p != NULL; /* said, but not one per hash */
+		return;
+	}
+	if (!ev->extra_keys[block].p)
+		return;
+	cur = cursor_of(ev->extra_keys[block]);
+	if (!frame_next(&cur, &v) || v.type != FRAME_ARRAY) {
+		ret_extra->unknown = true;
+		return;
+	}
+	n = v.len;
+	/* Order inside: LoRA name, multimodal items, salt (first block only), embeddings' hash. */
+	for (uint32_t i = 0; i < n; i++) {
+		struct kv_slice span;
+		struct frame_cursor in;
+		struct kv_slice text;
+
+		if (!span_next(&cur, &span)) {
+			x.unknown = true;
+			break;
+		}
+		in = cursor_of(span);
+		if (is_pair(in)) {
+			if (x.salt.p || x.embeds.p)
+				x.unknown = true;
+			else if (!x.mm.p)
+				x.mm = span;
+			else
+				x.mm.n = (size_t)(span.p + span.n - x.mm.p);
+			continue;
+		}
+		if (!frame_next(&in, &v)) {
+			x.unknown = true;
+			break;
+		}
+		text = (struct kv_slice){v.bytes, v.len};
+		if (v.type == FRAME_BIN && !x.embeds.p)
+			x.embeds = text;
+		else if (v.type != FRAME_STR || x.embeds.p || x.salt.p)
+			x.unknown = true;
+		else if (i == 0 && ev->lora_name.p && text.n == ev->lora_name.n &&
+			 memcmp(text.p, ev->lora_name.p, text.n) == 0)
+			x.lora = text;
+		else if (block == 0 && !ev->has_parent)
+			x.salt = text;
+		else
+			x.unknown = true;
+	}
+	*ret_extra = x;
+}
+
+int
+kv_seq_decode(const void *frame, size_t n, uint64_t *ret_seq)
+{
+	const uint8_t *p = frame;
+	uint64_t seq = 0;
+
+	if (n < 8)
+		return -EBADMSG;
+	for (int i = 0; i < 8; i++)
+		seq = seq << 8 | p[i];
+	*ret_seq = seq;
+	return 0;
+}
+
+enum kv_replay
+kv_replay_parse(const struct kv_slice *frames, size_t n, uint64_t *ret_seq,
+		struct kv_slice *ret_payload)
+{
+	uint64_t seq;
+
+	if ((n != 3 && n != 4) || frames[0].n != 0)
+		return KV_REPLAY_BAD;
+	if (frames[n - 2].n != 8 || kv_seq_decode(frames[n - 2].p, 8, &seq) < 0)
+		return KV_REPLAY_BAD;
+	if (frames[n - 1].n == 0)
+		return seq == UINT64_MAX ? KV_REPLAY_END : KV_REPLAY_BAD;
+	*ret_seq = seq;
+	*ret_payload = frames[n - 1];
+	return KV_REPLAY_DATA;
+}
+
+bool
+kv_topic_parse(const void *topic, size_t n, struct kv_slice *ret_id, struct kv_slice *ret_model)
+{
+	const uint8_t *p = topic;
+	const uint8_t *at;
+
+	if (n < 3 || memcmp(p, "kv@", 3) != 0)
+		return false;
+	at = memchr(p + 3, '@', n - 3);
+	if (!at || at == p + 3 || at + 1 == p + n)
+		return false;
+	*ret_id = (struct kv_slice){p + 3, (size_t)(at - p) - 3};
+	*ret_model = (struct kv_slice){at + 1, (size_t)(p + n - at) - 1};
+	return true;
+}
