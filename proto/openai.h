@@ -117,6 +117,7 @@ struct openai_span {
 #define OPENAI_UNKNOWN INT64_MIN             /* absent, null, or no int64 */
 
 struct openai_view {
+	size_t             error_off_bytes;  /* on failure: where in the body; nothing else holds */
 	struct openai_span field[OPENAI_N_FIELDS];
 	size_t             n_model;          /* bytes of model; 0: absent, null or "" */
 	char               model[OPENAI_MODEL_MAX_BYTES + 1]; /* unescaped, NUL-terminated */
@@ -135,7 +136,7 @@ struct openai_view {
 };
 
 int openai_view_parse(const char *body, size_t len, struct openai_view *ret, const char **why);
-	/* 0, or -400 with *why (*ret undefined).  Bodies up to 4 GiB. */
+	/* 0, or -400 with *why and ret->error_off_bytes.  Bodies up to 4 GiB. */
 ssize_t openai_prompt_tokens(const struct openai_view *, const char *body, uint32_t *out,
 			     size_t max);
 	/* The ids of a TOKENS prompt: how many there are, of which the first max are in out.
@@ -184,7 +185,8 @@ bool openai_scan_usage(struct slice json, struct openai_usage *ret);
 	 * an object.
 	 * Text an engine generated cannot forge one: there quotes are escaped.
 	 * Understands prompt_tokens and completion_tokens as well as input_tokens and
-	 * output_tokens.  False: none. */
+	 * output_tokens.
+	 * (Responses, Messages).  False: none. */
 
 enum { OPENAI_TAIL_BYTES = 4096 };           /* usage ends an answer, and is short */
 
