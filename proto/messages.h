@@ -30,9 +30,9 @@ enum token_source { TOKENS_NONE = 0, TOKENS_IDS, TOKENS_TOKENIZE };    /* how th
 #define MSG_TYPE_str struct slice
 #define MSG_TYPE_bin struct slice
 
-#define RECORD(name, doc)                       struct rec_##name { char none_##name[0];
+#define RECORD(name, doc)                       struct rec_##name { uint8_t none;
 #define RECORD_END(name)                        };
-#define MSG(id, name, from, to, doc)            struct msg_##name { char none_##name[0];
+#define MSG(id, name, from, to, doc)            struct msg_##name { uint8_t none;   /* never sent; some have no field */
 #define MSG_END(name)                           };
 #define FIELD(owner, type, name, unit, doc)     MSG_TYPE_##type name;
 #define LIST(owner, record, name, max, doc)     uint32_t n_##name; struct rec_##record name[max];

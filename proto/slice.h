@@ -18,6 +18,19 @@ struct slice {
 /* A slice of a string literal. */
 #define SLICE_LIT(s) ((struct slice){(s), sizeof(s) - 1})
 
+static inline struct slice
+slice_of(const char *p, size_t len)
+{
+	return (struct slice){p, len};
+}
+
+/* Of a C string; NULL is absent. */
+static inline struct slice
+slice_str(const char *s)
+{
+	return (struct slice){s, s ? strlen(s) : 0};
+}
+
 static inline bool
 slice_eq(struct slice a, struct slice b)
 {
