@@ -1,0 +1,54 @@
+/* actors/policy/overlay.h -- decisions sent that shared memory does not show yet.
+ *
+ * Charges    one ordered stream per ingress incarnation.  Every answer is in it, also a reject.  It
+ *            leaves when that ingress's watermark has reached its number: by then its cell shows the
+ *            charge, or the answer was discarded.  Read the watermarks (overlay_settle), then the
+ *            cells, then the overlay (overlay_row): a race counts a request twice for a moment and
+ *            never misses one (protocols.md 5.4).
+ * Prefixes   what a request sent to a row will leave in its cache, for OVERLAY_PREFIX_NS from the
+ *            decision: by then kvevents has applied the `routed` note and the index says the same.
+ *            Asked only beyond the depth the index knows, so what both know costs nothing.  A bounded
+ *            table (OVERLAY_PREFIXES); the oldest leave first.  Too old or too few only under-counts.
+ * Ownership  private memory of the policy process.  One thread.
+ * Cost       push, settle, row: tens of nanoseconds.  Prefixes: one probe a block.
+ * Errors     -ENOMEM only at overlay_new and overlay_stream_open and when a stream outgrows its ring;
+ *            there a stream must not lose a charge, so the caller treats it as fatal.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/segment.h"
+
+#define OVERLAY_PREFIX_NS 1000000000ull /* protocols.md 3: cap 1 s */
+#define OVERLAY_PREFIXES  (1u << 18)    /* blocks remembered; table and ring together 12 MiB */
+#define OVERLAY_NO_ROW    0xffffu       /* an answer that charges nobody */
+
+struct overlay;
+struct overlay_stream;                  /* one ingress incarnation */
+
+struct overlay_charge {                 /* of one row: answers sent and not yet applied */
+	uint32_t pending;               /* prefill tokens */
+	uint32_t prefilling;            /* requests */
+	uint32_t last_pick;             /* newest pick number; 0 none.  Outlives the answers */
+};
+
+int overlay_new(struct overlay **ret, uint32_t rows);
+void overlay_free(struct overlay **ret);
+
+int overlay_stream_open(struct overlay *o, struct overlay_stream **ret);
+void overlay_stream_close(struct overlay *o, struct overlay_stream **ret);
+	/* Discards what is left in it: its ingress is gone, or the process ends. */
+uint32_t overlay_push(struct overlay *o, struct overlay_stream *s, uint16_t row, uint32_t row_gen,
+		      uint32_t tokens, uint32_t pick);
+	/* The answer's number: 1, 2, 3 .. without holes.  0: no memory. */
+void overlay_settle(struct overlay *o, struct overlay_stream *s, uint32_t applied);
+	/* The watermark moved: applied is the highest number applied or discarded, 0 none. */
+struct overlay_charge overlay_row(const struct overlay *o, uint16_t row, uint32_t row_gen);
+	/* Zeroes for a row generation nothing was sent to. */
+size_t overlay_length(const struct overlay *o);         /* answers in all streams */
+
+void overlay_note(struct overlay *o, uint16_t row, const uint64_t *hash, size_t n, mono_ns now);
+	/* These blocks will be on row. */
+size_t overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n, mono_ns now);
+	/* Leading blocks of hash[0..n) that row holds or will hold, when it holds `known`; >= known. */
