@@ -59,7 +59,7 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 		case S_DIGITS:
 			digit = hex_of(ch);
 			if (digit >= 0) {
-				if (c->digits++ == HTTP1_CHUNK_DIGITS_MAX)
+				if (c->digits++ >= HTTP1_CHUNK_DIGITS_MAX)
 					return refuse("chunk size has too many digits", why);
 				c->left_bytes = c->left_bytes << 4 | (unsigned)digit;
 				c->state = S_DIGITS;
@@ -80,7 +80,7 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 				c->state = S_SIZE_LF;
 			else if (!is_text(ch))
 				return refuse("control character in a chunk extension", why);
-			else if (c->ext_bytes++ == HTTP1_CHUNK_EXT_MAX_BYTES)
+			else if (c->ext_bytes++ >= HTTP1_CHUNK_EXT_MAX_BYTES)
 				return refuse("chunk extensions are longer than 1 KiB", why);
 			i++;
 			break;
@@ -123,7 +123,7 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 				c->state = c->state == S_TRAILER ? S_LAST_LF : S_TRAILER_LF;
 			else if (!is_text(ch))
 				return refuse("control character in a trailer", why);
-			else if (c->trailer_bytes++ == HTTP1_TRAILER_MAX_BYTES)
+			else if (c->trailer_bytes++ >= HTTP1_TRAILER_MAX_BYTES)
 				return refuse("trailers are longer than 8 KiB", why);
 			else
 				c->state = S_TRAILER_LINE;

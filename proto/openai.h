@@ -185,8 +185,7 @@ bool openai_scan_usage(struct slice json, struct openai_usage *ret);
 	 * an object.
 	 * Text an engine generated cannot forge one: there quotes are escaped.
 	 * Understands prompt_tokens and completion_tokens as well as input_tokens and
-	 * output_tokens.
-	 * (Responses, Messages).  False: none. */
+	 * output_tokens (Responses, Messages).  False: none. */
 
 enum { OPENAI_TAIL_BYTES = 4096 };           /* usage ends an answer, and is short */
 
