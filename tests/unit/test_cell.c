@@ -1,0 +1,96 @@
+/* shm/cell, shm/slot, shm/arena: the ledger's cells, live requests and their bytes. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/arena.h"
+#include "shm/cell.h"
+#include "shm/slot.h"
+
+Test(cell, a_cell_of_another_row_generation_reads_as_zero)
+{
+	struct column column;
+	struct cell_values in = {.pending = 5, .prefilling = 1}, out;
+
+	cr_assert_eq(column_create(&column, 0, 1, 4), 0);
+	cell_write(&column.cell[2], 7, &in);
+	cr_assert(cell_read(&column.cell[2], 7, &out));
+	cr_assert_eq(out.pending, 5);
+	cr_assert(cell_read(&column.cell[2], 8, &out));
+	cr_assert_eq(out.pending, 0);
+	column_detach(&column);
+}
+
+Test(cell, each_policy_incarnation_has_its_own_watermark_and_the_oldest_gives_way)
+{
+	struct column column;
+
+	cr_assert_eq(column_create(&column, 0, 1, 4), 0);
+	for (uint32_t inc = 10; inc < 14; inc++)
+		column_apply(&column, inc, inc * 2);
+	for (uint32_t inc = 10; inc < 14; inc++)
+		cr_assert_eq(column_applied(&column, inc), inc * 2);
+	column_apply(&column, 14, 1);
+	cr_assert_eq(column_applied(&column, 10), 0);
+	cr_assert_eq(column_applied(&column, 14), 1);
+	cr_assert_eq(column_applied(&column, 13), 26);
+	column_detach(&column);
+}
+
+Test(slot, its_word_packs_and_unpacks)
+{
+	uint64_t w = slot_word(0xdeadbeef, 0x1234, SLOT_HELD, 9);
+
+	cr_assert_eq(slot_generation(w), 0xdeadbeef);
+	cr_assert_eq(slot_ask(w), 0x1234);
+	cr_assert_eq(slot_state(w), SLOT_HELD);
+	cr_assert_eq(slot_deaths(w), 9);
+}
+
+Test(arena, regions_never_overlap_and_freed_ones_are_used_again)
+{
+	struct { uint64_t off; size_t cap; } live[64] = {{0}};
+	struct arena arena, owner;
+	unsigned refused = 0;
+
+	cr_assert_eq(arena_create(&arena, 0, 1, 1 << 20), 0);
+	cr_assert_eq(arena_attach(&owner, dup(arena.seg.fd), true), 0);
+	srand(1);
+	for (unsigned round = 0; round < 20000; round++) {
+		unsigned i = (unsigned)rand() % 64;
+
+		if (live[i].off) {
+			unsigned char *p = arena_at(&owner, live[i].off, live[i].cap);
+
+			cr_assert_not_null(p);
+			cr_assert_eq(p[0], i);
+			cr_assert_eq(p[live[i].cap - 1], i);
+			arena_free(&owner, live[i].off, live[i].cap);
+			live[i].off = 0;
+		} else {
+			live[i].off = arena_alloc(&owner, (size_t)rand() % 30000 + 1, &live[i].cap);
+			if (!live[i].off) {
+				refused++;
+				continue;
+			}
+			memset(arena_at(&owner, live[i].off, live[i].cap), (int)i, live[i].cap);
+		}
+	}
+	cr_assert_lt(refused, 15000);
+	arena_detach(&owner);
+	arena_detach(&arena);
+}
+
+Test(arena, an_offset_outside_is_refused)
+{
+	struct arena arena;
+
+	cr_assert_eq(arena_create(&arena, 0, 1, 1 << 16), 0);
+	cr_assert_null(arena_at(&arena, 0, 10));
+	cr_assert_null(arena_at(&arena, arena.size - 5, 10));
+	cr_assert_null(arena_at(&arena, UINT64_MAX - 3, 10));
+	cr_assert_null(arena_at(&arena, 4096, SIZE_MAX));
+	cr_assert_not_null(arena_at(&arena, arena.size - 10, 10));
+	arena_detach(&arena);
+}
