@@ -110,12 +110,13 @@ struct manifest_set {
 	char health_path[MANIFEST_PATH_MAX + 1];
 	bool tokenize;	/* text prompts may be tokenized by the worker's /tokenize */
 	uint64_t scrape_interval_ns;
-	struct { /* the predictor's start, until it has learned; seconds */
-		double base_s;
-		double prefill_s_per_token;
-		double prefill_s_per_token2;
-		double decode_s_per_request;
-		double decode_s_per_context_token;
+	struct { /* the predictor's start, until it has learned: seconds, in shm/rows.h's order */
+		double base_s;		 /* per request */
+		double prefill_s;	 /* per uncached prompt token */
+		double attention_s;	 /* per uncached prompt token and token of context */
+		double decode_s;	 /* per request that decodes beside us */
+		double context_s;	 /* per token of their context */
+		double step_s;		 /* per step of the engine */
 	} prior;
 };
 
@@ -213,6 +214,7 @@ struct manifest_field {
 	const char *fallback; /* default, written as in YAML; NULL: none */
 	double min, max;      /* COUNT: itself; DURATION, SECONDS: seconds; SIZE: bytes */
 	const char *choices;  /* "a|b|c", in enum order */
+	const char *later;    /* choices that are known but not supported yet */
 	size_t offset;	      /* in the kind's struct */
 	size_t size;	      /* bytes there; 0: not stored by the table */
 	int base;	      /* enum value of the first choice */

@@ -1,0 +1,533 @@
+/* manifest.c -- from files to one snapshot, from the snapshot to one checked manifest. */
+#include "actors/common/decide/manifest_private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static const char snapshot_magic[8] = "PMSNAP1";
+#define SNAPSHOT_HEAD 12u /* magic and count */
+
+/* ---- making a snapshot ---- */
+
+struct snapshot {
+	uint8_t *bytes;
+	size_t len, cap;
+	uint32_t files;
+	struct yaml_errors *errs;
+	bool bad;
+	bool oom;
+};
+
+static void
+u32_put(uint8_t *p, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint32_t
+u32_get(const uint8_t *p)
+{
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void
+snapshot_append(struct snapshot *s, const void *bytes, size_t len)
+{
+	if (s->oom)
+		return;
+	if (s->cap - s->len < len) {
+		size_t cap = s->cap ? s->cap : 4096;
+		uint8_t *bigger;
+
+		while (cap - s->len < len)
+			cap *= 2;
+		bigger = realloc(s->bytes, cap);
+		if (!bigger) {
+			s->oom = true;
+			return;
+		}
+		s->bytes = bigger;
+		s->cap = cap;
+	}
+	if (len > 0)
+		memcpy(s->bytes + s->len, bytes, len);
+	s->len += len;
+}
+
+static void
+snapshot_add(struct snapshot *s, const char *file, const char *text, size_t len)
+{
+	size_t name_len = strlen(file);
+	uint8_t head[8];
+
+	if (s->len == 0) {
+		snapshot_append(s, snapshot_magic, sizeof(snapshot_magic));
+		snapshot_append(s, "\0\0\0\0", 4);
+	}
+	if (name_len > 4096 || s->len + 8 + name_len + len > MANIFEST_SNAPSHOT_MAX) {
+		s->bad = true;
+		yaml_errors_add(s->errs, file, 0, 0, "all files together are larger than %u MiB",
+				MANIFEST_SNAPSHOT_MAX >> 20);
+		return;
+	}
+	u32_put(head, (uint32_t)name_len);
+	u32_put(head + 4, (uint32_t)len);
+	snapshot_append(s, head, sizeof(head));
+	snapshot_append(s, file, name_len);
+	snapshot_append(s, text, len);
+	if (!s->oom)
+		u32_put(s->bytes + sizeof(snapshot_magic), ++s->files);
+}
+
+static void
+snapshot_failed(struct snapshot *s, const char *file, int err)
+{
+	s->bad = true;
+	yaml_errors_add(s->errs, file, 0, 0, "cannot be read: %s", strerror(err));
+}
+
+/* Links are followed, so that a mounted ConfigMap is read as it is now; only a regular file is
+ * read, so that a pipe cannot make us wait. */
+static void
+file_read(struct snapshot *s, const char *path)
+{
+	char *text = NULL;
+	struct stat st;
+	size_t len = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		snapshot_failed(s, path, errno);
+		goto out;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		s->bad = true;
+		yaml_errors_add(s->errs, path, 0, 0, "is no regular file");
+		goto out;
+	}
+	text = malloc(YAML_TEXT_MAX_BYTES + 1);
+	if (!text) {
+		s->oom = true;
+		goto out;
+	}
+	while (len <= YAML_TEXT_MAX_BYTES) { /* one byte too many is for the parser to refuse */
+		ssize_t n = read(fd, text + len, YAML_TEXT_MAX_BYTES + 1 - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			snapshot_failed(s, path, errno);
+			goto out;
+		}
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	snapshot_add(s, path, text, len);
+out:
+	free(text);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int
+is_manifest(const struct dirent *entry)
+{
+	const char *dot = strrchr(entry->d_name, '.');
+
+	return entry->d_name[0] != '.' && dot &&
+	       (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+static int
+by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name); /* bytes: the same in every locale */
+}
+
+static void
+directory_read(struct snapshot *s, const char *path)
+{
+	struct dirent **entries = NULL;
+	int n = scandir(path, &entries, is_manifest, by_name);
+
+	if (n < 0) {
+		snapshot_failed(s, path, errno);
+		return;
+	}
+	if (n == 0) {
+		s->bad = true;
+		yaml_errors_add(s->errs, path, 0, 0, "holds no *.yaml or *.yml");
+	}
+	for (int i = 0; i < n; i++) {
+		char *file = NULL;
+
+		if (asprintf(&file, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/",
+			     entries[i]->d_name) < 0)
+			s->oom = true;
+		else
+			file_read(s, file);
+		free(file);
+		free(entries[i]);
+	}
+	free(entries);
+}
+
+/* ---- reading a snapshot ---- */
+
+static bool
+doc_kind(const char *name, enum manifest_kind *ret_kind)
+{
+	for (int i = 0; i < KINDS; i++)
+		if (strcmp(name, manifest_kind_names[i]) == 0) {
+			*ret_kind = (enum manifest_kind)i;
+			return true;
+		}
+	return false;
+}
+
+/* One document's envelope; what is right goes into the list. */
+static void
+doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *root)
+{
+	struct manifest_doc doc = {.file = file}, *bigger;
+
+	if (!manifest_fields_load(l, file, "*", "", root, NULL) ||
+	    !doc_kind(yaml_map_get(root, "kind")->text, &doc.kind)) {
+		l->partial = true;
+		return;
+	}
+	doc.name_node = yaml_map_get(yaml_map_get(root, "metadata"), "name");
+	doc.name = doc.name_node->text;
+	doc.spec = yaml_map_get(root, "spec");
+	for (uint32_t i = 0; i < l->n_docs; i++) {
+		const struct manifest_doc *other = &l->docs[i];
+
+		if (other->kind != doc.kind)
+			continue;
+		doc.index++;
+		if (strcmp(other->name, doc.name) == 0) {
+			MANIFEST_COMPLAIN(l, file, doc.name_node,
+					  "the %s \"%s\" is given twice: first at %s:%u:%u",
+					  manifest_kind_names[doc.kind], doc.name, other->file,
+					  other->name_node->line, other->name_node->column);
+			return;
+		}
+		if (doc.kind == KIND_GATEWAY) {
+			MANIFEST_COMPLAIN(l, file, doc.name_node,
+					  "a second GatewayBackend is not supported yet: the first is "
+					  "at %s:%u:%u",
+					  other->file, other->name_node->line,
+					  other->name_node->column);
+			return;
+		}
+	}
+	bigger = realloc(l->docs, (l->n_docs + 1) * sizeof(*bigger));
+	if (!bigger) {
+		l->oom = true;
+		return;
+	}
+	l->docs = bigger;
+	l->docs[l->n_docs++] = doc;
+}
+
+static void
+text_take(struct manifest_loader *l, const char *file, const void *text, size_t len)
+{
+	struct yaml_docs *docs = NULL, **bigger;
+	int r = yaml_parse(file, text, len, &docs, l->errs);
+
+	if (r < 0) {
+		l->oom = l->oom || r == -ENOMEM;
+		l->bad = l->partial = true;
+		return;
+	}
+	bigger = realloc(l->files, (l->n_files + 1) * sizeof(struct yaml_docs *));
+	if (!bigger) {
+		yaml_docs_free(&docs);
+		l->oom = true;
+		return;
+	}
+	l->files = bigger;
+	l->files[l->n_files++] = docs;
+	if (docs->n == 0) {
+		l->bad = true;
+		yaml_errors_add(l->errs, file, 0, 0, "holds no document");
+	}
+	for (size_t i = 0; i < docs->n && !l->oom; i++)
+		doc_take(l, docs->file, docs->roots[i]);
+}
+
+/* Walk the frames; false: not a snapshot. */
+static bool
+snapshot_walk(struct manifest_loader *l, const uint8_t *p, size_t len)
+{
+	const uint8_t *end = p + len;
+	uint32_t files;
+
+	if (len < SNAPSHOT_HEAD || memcmp(p, snapshot_magic, sizeof(snapshot_magic)) != 0)
+		return false;
+	files = u32_get(p + sizeof(snapshot_magic));
+	p += SNAPSHOT_HEAD;
+	for (; files > 0 && !l->oom; files--) {
+		uint32_t name_len, text_len;
+		char *name;
+
+		if (end - p < 8)
+			return false;
+		name_len = u32_get(p);
+		text_len = u32_get(p + 4);
+		p += 8;
+		if (name_len > 4096 || name_len > (size_t)(end - p) ||
+		    text_len > (size_t)(end - p) - name_len)
+			return false;
+		name = strndup((const char *)p, name_len);
+		if (!name) {
+			l->oom = true;
+			break;
+		}
+		text_take(l, name, p + name_len, text_len);
+		free(name);
+		p += name_len + text_len;
+	}
+	return l->oom || p == end;
+}
+
+static bool
+arrays_make(struct manifest_loader *l)
+{
+	struct manifest *m = l->m;
+	uint32_t n[KINDS] = {0};
+
+	for (uint32_t i = 0; i < l->n_docs; i++)
+		n[l->docs[i].kind]++;
+	m->n_sets = n[KIND_SET];
+	m->n_pools = n[KIND_POOL];
+	m->n_policies = n[KIND_POLICY];
+	m->sets = calloc(m->n_sets + 1, sizeof(*m->sets));
+	m->pools = calloc(m->n_pools + 1, sizeof(*m->pools));
+	m->policies = calloc(m->n_policies + 1, sizeof(*m->policies));
+	return m->sets && m->pools && m->policies;
+}
+
+static void
+loader_free(struct manifest_loader *l)
+{
+	for (size_t i = 0; i < l->n_files; i++)
+		yaml_docs_free(&l->files[i]);
+	free(l->files);
+	free(l->docs);
+	free(l->places);
+}
+
+/* Takes bytes over, on failure too. */
+static int
+snapshot_load(uint8_t *bytes, size_t len, struct manifest **ret_manifest, struct yaml_errors *errs)
+{
+	struct manifest_loader l = {.errs = errs};
+	int r = -ENOMEM;
+
+	l.m = calloc(1, sizeof(*l.m));
+	if (!l.m) {
+		free(bytes);
+		return -ENOMEM;
+	}
+	l.m->snapshot = bytes;
+	l.m->snapshot_len = len;
+	l.m->hash = XXH3_64bits(bytes, len);
+	if (!snapshot_walk(&l, bytes, len)) {
+		l.bad = true;
+		yaml_errors_add(errs, "snapshot", 0, 0, "is no configuration snapshot");
+	}
+	if (!l.oom && !arrays_make(&l))
+		l.oom = true;
+	if (!l.oom)
+		manifest_docs_load(&l);
+	if (!l.oom)
+		manifest_resolve(&l);
+	if (!l.oom && !l.bad) {
+		bool gateway = false;
+
+		for (uint32_t i = 0; i < l.n_docs; i++)
+			gateway = gateway || l.docs[i].kind == KIND_GATEWAY;
+		if (!gateway) {
+			l.bad = true;
+			yaml_errors_add(errs, l.n_files ? l.files[0]->file : "configuration", 0, 0,
+					"there is no GatewayBackend, here or in the other files");
+		}
+	}
+	loader_free(&l);
+	if (!l.oom)
+		r = l.bad ? -EINVAL : 0;
+	if (r < 0)
+		manifest_free(&l.m);
+	else
+		*ret_manifest = l.m;
+	return r;
+}
+
+/* A snapshot that is complete, or the reason why not. */
+static int
+snapshot_finish(struct snapshot *s, struct manifest **ret_manifest)
+{
+	struct manifest *m = NULL;
+	int r;
+
+	if (s->oom || s->len == 0) {
+		free(s->bytes);
+		return s->oom ? -ENOMEM : -EINVAL;
+	}
+	r = snapshot_load(s->bytes, s->len, &m, s->errs);
+	if (r == 0 && s->bad) { /* what could be read was right, but not all could be read */
+		manifest_free(&m);
+		return -EINVAL;
+	}
+	if (r == 0)
+		*ret_manifest = m;
+	return r;
+}
+
+int
+manifest_load_paths(char *const *paths, size_t n_paths, struct manifest **ret_manifest,
+		    struct yaml_errors *errs)
+{
+	struct snapshot s = {.errs = errs};
+
+	for (size_t i = 0; i < n_paths; i++) {
+		struct stat st;
+
+		if (paths[i][0] == '\0' || stat(paths[i], &st) < 0)
+			snapshot_failed(&s, paths[i], paths[i][0] ? errno : ENOENT);
+		else if (S_ISDIR(st.st_mode))
+			directory_read(&s, paths[i]);
+		else
+			file_read(&s, paths[i]);
+	}
+	if (n_paths == 0)
+		yaml_errors_add(errs, "configuration", 0, 0, "no file was named");
+	return snapshot_finish(&s, ret_manifest);
+}
+
+int
+manifest_load_snapshot(const void *bytes, size_t len, struct manifest **ret_manifest,
+		       struct yaml_errors *errs)
+{
+	uint8_t *copy;
+
+	if (len > MANIFEST_SNAPSHOT_MAX) {
+		yaml_errors_add(errs, "snapshot", 0, 0, "is no configuration snapshot");
+		return -EINVAL;
+	}
+	copy = malloc(len ? len : 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, bytes, len);
+	return snapshot_load(copy, len, ret_manifest, errs);
+}
+
+int
+manifest_load_text(const char *file, const char *text, size_t len, struct manifest **ret_manifest,
+		   struct yaml_errors *errs)
+{
+	struct snapshot s = {.errs = errs};
+
+	snapshot_add(&s, file, text, len);
+	return snapshot_finish(&s, ret_manifest);
+}
+
+int
+manifest_write_snapshot(const struct manifest *m, int fd)
+{
+	const uint8_t *p = m->snapshot;
+	size_t left = m->snapshot_len;
+
+	while (left > 0) {
+		ssize_t n = write(fd, p, left);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		left -= (size_t)n;
+	}
+	return 0;
+}
+
+uint64_t
+manifest_hash(const struct manifest *m)
+{
+	return m->hash;
+}
+
+void
+manifest_free(struct manifest **mp)
+{
+	struct manifest *m = *mp;
+
+	if (!m)
+		return;
+	*mp = NULL;
+	for (uint32_t i = 0; i < m->n_models; i++)
+		free(m->models[i].members);
+	for (uint32_t i = 0; i < m->n_sets && m->sets; i++)
+		free(m->sets[i].pools);
+	for (uint32_t i = 0; i < m->n_pools && m->pools; i++)
+		free(m->pools[i].sets);
+	for (uint32_t i = 0; i < m->n_policies && m->policies; i++)
+		free(m->policies[i].pools);
+	free(m->models);
+	free(m->sets);
+	free(m->members);
+	free(m->pools);
+	free(m->policies);
+	free(m->snapshot);
+	free(m);
+}
+
+uint64_t
+manifest_member_uid(const char *set, const char *member, const char *url, unsigned rank)
+{
+	char text[2 * (MANIFEST_NAME_MAX + 1) + MANIFEST_ENDPOINT_MAX + 1 + 16];
+	int n = snprintf(text, sizeof(text), "%s\n%s\n%s\n%u", set, member, url, rank);
+	size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
+	uint64_t uid = XXH3_64bits(text, len);
+
+	return uid ? uid : 1;
+}
+
+const struct manifest_model *
+manifest_find_model(const struct manifest *m, const char *name, size_t len)
+{
+	for (uint32_t i = 0; i < m->n_models; i++)
+		if (strlen(m->models[i].name) == len && memcmp(m->models[i].name, name, len) == 0)
+			return &m->models[i];
+	return NULL;
+}
+
+const char *
+manifest_minimize_name(enum manifest_minimize minimize)
+{
+	static const char *const names[] = {
+		[MANIFEST_MINIMIZE_PREDICTED_TTFT] = "PredictedTTFT",
+		[MANIFEST_MINIMIZE_RANDOM] = "Random",
+		[MANIFEST_MINIMIZE_ROUND_ROBIN] = "RoundRobin",
+		[MANIFEST_MINIMIZE_LEAST_PREFILL] = "LeastPrefill",
+		[MANIFEST_MINIMIZE_LEAST_REQUESTS] = "LeastRequests",
+	};
+
+	return (size_t)minimize < sizeof(names) / sizeof(names[0]) ? names[minimize] : "?";
+}
+
+const char *
+manifest_io_name(enum manifest_io io)
+{
+	return io == MANIFEST_IO_URING ? "io_uring" : io == MANIFEST_IO_EPOLL ? "epoll" : "auto";
+}

@@ -1,0 +1,267 @@
+/* manifest_fields.c -- the table of fields: what an operator may write, in one place. */
+#include "actors/common/decide/manifest_private.h"
+
+#include <stddef.h>
+
+#define SIZE_OF(type, member) sizeof(((struct type *)0)->member)
+#define GW(m)  offsetof(struct manifest_gateway, m), SIZE_OF(manifest_gateway, m)
+#define SET(m) offsetof(struct manifest_set, m), SIZE_OF(manifest_set, m)
+#define POL(m) offsetof(struct manifest_policy, m), SIZE_OF(manifest_policy, m)
+
+#define NEEDED       true, NULL
+#define OPTIONAL     false, NULL
+#define OR(fallback) false, fallback
+#define RESTART      true
+#define RELOAD	     false
+#define NOWHERE	     0, 0
+
+/* A map, or a text that manifest_load.c takes itself. */
+#define PLAIN(kind, parent, key, type, need, when, doc)                                            \
+	{kind, parent, key, MANIFEST_T_##type, need, 0, 0, NULL, NULL, NOWHERE, 0, when, doc}
+/* Bounds: how many items. */
+#define LIST(kind, parent, key, need, min, max, when, doc)                                         \
+	{kind, parent, key, MANIFEST_T_LIST, need, min, max, NULL, NULL, NOWHERE, 0, when, doc}
+#define VALUE(kind, parent, key, type, need, min, max, place, when, doc)                           \
+	{kind, parent, key, MANIFEST_T_##type, need, min, max, NULL, NULL, place, 0, when, doc}
+#define CHOICE(kind, parent, key, need, place, base, choices, later, when, doc)                    \
+	{kind, parent, key, MANIFEST_T_CHOICE, need, 0, 0, choices, later, place, base, when, doc}
+#define LATER(kind, parent, key)                                                                   \
+	{kind, parent, key, MANIFEST_T_LATER, OPTIONAL, 0, 0, NULL, NULL, NOWHERE, 0, false, ""}
+
+#define GATEWAY "GatewayBackend"
+#define WORKERS "InferenceWorkerSet"
+#define POOL	"InferencePool"
+#define POLICY	"InferencePolicy"
+
+#define KIB 1024.0
+#define MIB (1024.0 * KIB)
+#define GIB (1024.0 * MIB)
+
+static const struct manifest_field fields[] = {
+	CHOICE("*", "", "apiVersion", NEEDED, NOWHERE, 0,
+	    "pointsman.io/v1alpha1",
+	    NULL, RELOAD,
+	    "the shape this page describes"),
+	CHOICE("*", "", "kind", NEEDED, NOWHERE, 0,
+	    "GatewayBackend|InferenceWorkerSet|InferencePool|InferencePolicy",
+	    "InferenceProvider|InferenceTenant|RequestTag", RELOAD,
+	    "what the document describes"),
+	PLAIN("*", "", "metadata", MAP, NEEDED, RELOAD,
+	    "who it is"),
+	PLAIN("*", "metadata", "name", NAME, NEEDED, RELOAD,
+	    "unique within its kind"),
+	PLAIN("*", "metadata", "labels", MAP, OPTIONAL, RELOAD,
+	    "for your own tools; not read"),
+	PLAIN("*", "metadata", "annotations", MAP, OPTIONAL, RELOAD,
+	    "for your own tools; not read"),
+	PLAIN("*", "", "spec", MAP, NEEDED, RELOAD,
+	    "the fields below, by kind"),
+
+	LIST(GATEWAY, "spec", "listen", NEEDED, 1, MANIFEST_LISTEN_MAX, RESTART,
+	    "addresses clients connect to, each \"IP:port\"; every ingress process listens on all "
+	    "of them"),
+	VALUE(GATEWAY, "spec", "ingresses", COUNT, OR("1"), 1, 64, GW(ingresses), RESTART,
+	    "ingress processes; about one for each two cores that serve clients"),
+	LIST(GATEWAY, "spec", "models", NEEDED, 1, 1000, RELOAD,
+	    "model names that clients may say"),
+	PLAIN(GATEWAY, "spec.models[]", "name", TEXT, NEEDED, RELOAD,
+	    "as clients write it in \"model\""),
+	PLAIN(GATEWAY, "spec.models[]", "policy", NAME, OPTIONAL, RELOAD,
+	    "the InferencePolicy that decides; absent: the first whose `match.models` has the name"),
+	LIST(GATEWAY, "spec.models[]", "aliasOf", OPTIONAL, 0, 0, RELOAD,
+	    "one model name of the workers, or a list of them: requests go to workers that serve "
+	    "one of these, rewritten to its name; absent: to workers that serve `name` itself"),
+	LATER(GATEWAY, "spec.models[]", "tenants"),
+	LATER(GATEWAY, "spec", "hosts"),
+	LATER(GATEWAY, "spec", "tls"),
+	LATER(GATEWAY, "spec", "authentication"),
+	PLAIN(GATEWAY, "spec", "limits", MAP, OPTIONAL, RESTART,
+	    "bounds of one ingress process"),
+	VALUE(GATEWAY, "spec.limits", "headBytes", SIZE, OR("64KiB"),
+	    1 * KIB, 1 * MIB, GW(limits.head_bytes), RESTART,
+	    "head of one request; more is 431"),
+	VALUE(GATEWAY, "spec.limits", "headers", COUNT, OR("200"),
+	    8, 1000, GW(limits.headers), RESTART,
+	    "header fields of one request; more is 431"),
+	VALUE(GATEWAY, "spec.limits", "bodyBytes", SIZE, OR("32MiB"),
+	    1 * KIB, 512 * MIB, GW(limits.body_bytes), RESTART,
+	    "body of one request; more is 413"),
+	VALUE(GATEWAY, "spec.limits", "slots", COUNT, OR("16384"),
+	    16, 1048576, GW(limits.slots), RESTART,
+	    "live requests; more is 503"),
+	VALUE(GATEWAY, "spec.limits", "arenaBytes", SIZE, OR("1GiB"),
+	    16 * MIB, 64 * GIB, GW(limits.arena_bytes), RESTART,
+	    "address space for request bodies; full: bodies wait 10 s, then 503"),
+	VALUE(GATEWAY, "spec.limits", "streamBufferBytes", SIZE, OR("256KiB"),
+	    16 * KIB, 16 * MIB, GW(limits.stream_buffer_bytes), RESTART,
+	    "answer bytes kept for a slow client before its worker must wait"),
+	VALUE(GATEWAY, "spec.limits", "questions", COUNT, OR("1024"),
+	    1, 65536, GW(limits.questions), RESTART,
+	    "questions to the policy process without an answer; more is 503"),
+	PLAIN(GATEWAY, "spec", "timeouts", MAP, OPTIONAL, RESTART,
+	    "how long is too long"),
+	VALUE(GATEWAY, "spec.timeouts", "head", DURATION, OR("10s"),
+	    .01, 600, GW(timeouts.head_ns), RESTART,
+	    "a whole request head; then 408"),
+	VALUE(GATEWAY, "spec.timeouts", "keepAlive", DURATION, OR("60s"),
+	    .01, 3600, GW(timeouts.keep_alive_ns), RESTART,
+	    "an idle client connection"),
+	VALUE(GATEWAY, "spec.timeouts", "upstreamKeepAlive", DURATION, OR("4s"),
+	    .01, 3600, GW(timeouts.upstream_keep_alive_ns), RESTART,
+	    "an idle worker connection; vLLM closes its side after 5 s, so stay below"),
+	VALUE(GATEWAY, "spec.timeouts", "connect", DURATION, OR("2s"),
+	    .01, 60, GW(timeouts.connect_ns), RESTART,
+	    "a connection to a worker; then the next candidate"),
+	VALUE(GATEWAY, "spec.timeouts", "firstByte", DURATION, OR("600s"),
+	    .1, 86400, GW(timeouts.first_byte_ns), RESTART,
+	    "a worker's first byte; then 504"),
+	VALUE(GATEWAY, "spec.timeouts", "interChunk", DURATION, OR("120s"),
+	    .1, 86400, GW(timeouts.inter_chunk_ns), RESTART,
+	    "silence within an answer; then it is cut off"),
+	VALUE(GATEWAY, "spec.timeouts", "writeStall", DURATION, OR("30s"),
+	    .1, 3600, GW(timeouts.write_stall_ns), RESTART,
+	    "a client that reads nothing; then it is closed and its worker freed"),
+	VALUE(GATEWAY, "spec.timeouts", "drain", DURATION, OR("600s"),
+	    0, 86400, GW(timeouts.drain_ns), RESTART,
+	    "requests in flight at SIGTERM; then they are cut off"),
+	VALUE(GATEWAY, "spec.timeouts", "policyAnswer", DURATION, OR("10s"),
+	    .1, 600, GW(timeouts.policy_answer_ns), RESTART,
+	    "a decision; then 503"),
+	PLAIN(GATEWAY, "spec", "client", MAP, OPTIONAL, RESTART,
+	    "how clients are understood"),
+	CHOICE(GATEWAY, "spec.client", "halfClose", OR("gone"), GW(half_close), MANIFEST_HALF_CLOSE_GONE,
+	    "gone|serve",
+	    NULL, RESTART,
+	    "a client that closed its sending side: `gone` frees the worker within 50 ms, `serve` "
+	    "answers until a write fails"),
+	PLAIN(GATEWAY, "spec", "io", MAP, OPTIONAL, RESTART,
+	    "how ingress waits for the network"),
+	CHOICE(GATEWAY, "spec.io", "backend", OR("auto"), GW(io), MANIFEST_IO_AUTO,
+	    "auto|io_uring|epoll",
+	    NULL, RESTART,
+	    "`auto`: io_uring where the kernel allows it, else epoll"),
+	PLAIN(GATEWAY, "spec", "admin", MAP, OPTIONAL, RESTART,
+	    "the operators' port"),
+	VALUE(GATEWAY, "spec.admin", "listen", ADDR, OR("127.0.0.1:9090"), 0, 0, GW(admin), RESTART,
+	    "metrics, health and readiness; keep it away from clients"),
+	PLAIN(GATEWAY, "spec", "index", MAP, OPTIONAL, RESTART,
+	    "the prefix index"),
+	VALUE(GATEWAY, "spec.index", "blocks", COUNT, OR("1000000"),
+	    64, 1000000000, GW(index_blocks), RESTART,
+	    "different KV blocks it can hold, about 24 bytes each: at least the workers' blocks "
+	    "together"),
+	VALUE(GATEWAY, "spec.index", "maxSlots", COUNT, OR("0"),
+	    0, 65534, GW(index_max_slots), RESTART,
+	    "ids of (worker, tier) it can tell apart, six a worker at most; 0: chosen from the "
+	    "workers"),
+	PLAIN(GATEWAY, "spec", "policyProcess", MAP, OPTIONAL, RELOAD,
+	    "how policy processes are replaced"),
+	VALUE(GATEWAY, "spec.policyProcess", "standby", COUNT, OR("1"),
+	    0, 1, GW(policy_standby), RELOAD,
+	    "loaded spare processes: with 1 a crash costs nothing, with 0 the time to load"),
+	VALUE(GATEWAY, "spec.policyProcess", "probation", DURATION, OR("10s"),
+	    0, 3600, GW(policy_probation_ns), RELOAD,
+	    "time in which a new generation that fails is rolled back"),
+	VALUE(GATEWAY, "spec.policyProcess", "loadDeadline", DURATION, OR("30s"),
+	    .1, 3600, GW(policy_load_deadline_ns), RELOAD,
+	    "time a new generation has to get ready; then the old one stays"),
+
+	CHOICE(WORKERS, "spec", "engine", NEEDED, SET(engine), MANIFEST_ENGINE_VLLM,
+	    "vllm",
+	    "sglang|trtllm", RELOAD,
+	    "what the workers run"),
+	VALUE(WORKERS, "spec", "model", TEXT, NEEDED, 0, 0, SET(model), RELOAD,
+	    "the model's name as the workers serve it"),
+	VALUE(WORKERS, "spec", "blockSize", COUNT, OR("0"), 0, 65536, SET(block_tokens), RELOAD,
+	    "tokens per KV block; 0: learned from the worker"),
+	VALUE(WORKERS, "spec", "dataParallelRanks", COUNT, OR("1"),
+	    1, MANIFEST_RANKS_MAX, SET(ranks), RELOAD,
+	    "ranks behind each member's URL; above 1 the rank is chosen by header, and its events "
+	    "come from the endpoint's port plus the rank"),
+	LIST(WORKERS, "spec", "members", NEEDED, 1, MANIFEST_ROWS_MAX, RELOAD,
+	    "the workers"),
+	PLAIN(WORKERS, "spec.members[]", "name", NAME, NEEDED, RELOAD,
+	    "unique within the set"),
+	PLAIN(WORKERS, "spec.members[]", "url", TEXT, NEEDED, RELOAD,
+	    "`http://host:port` of the engine's API"),
+	PLAIN(WORKERS, "spec.members[]", "kvEvents", TEXT, OPTIONAL, RELOAD,
+	    "`tcp://host:port` or `ipc://path` where rank 0 publishes KV-cache events; absent: the "
+	    "cache is only guessed at from what was sent there"),
+	PLAIN(WORKERS, "spec.members[]", "kvReplay", TEXT, OPTIONAL, RELOAD,
+	    "where rank 0 replays lost events"),
+	VALUE(WORKERS, "spec", "metricsPath", PATH, OR("/metrics"), 0, 0, SET(metrics_path), RELOAD,
+	    "the engine's Prometheus page"),
+	VALUE(WORKERS, "spec", "healthPath", PATH, OR("/health"), 0, 0, SET(health_path), RELOAD,
+	    "answers 200 while the engine lives"),
+	VALUE(WORKERS, "spec", "tokenize", BOOL, OR("true"), 0, 0, SET(tokenize), RELOAD,
+	    "text prompts are tokenized by the worker's /tokenize; false: they are routed by load "
+	    "only"),
+	VALUE(WORKERS, "spec", "scrapeInterval", DURATION, OR("1s"),
+	    .05, 60, SET(scrape_interval_ns), RELOAD,
+	    "between two readings of a worker"),
+	LATER(WORKERS, "spec", "tokenizer"),
+	LATER(WORKERS, "spec", "loraAdapters"),
+	LATER(WORKERS, "spec", "file"),
+	LATER(WORKERS, "spec", "dns"),
+	PLAIN(WORKERS, "spec", "prior", MAP, OPTIONAL, RELOAD,
+	    "what the predictor assumes of a worker until it has learned"),
+	VALUE(WORKERS, "spec.prior", "base", SECONDS, OR("20ms"), 0, 60, SET(prior.base_s), RELOAD,
+	    "time to first token of an empty worker and no prompt"),
+	VALUE(WORKERS, "spec.prior", "prefill", SECONDS, OR("100us"),
+	    0, 1, SET(prior.prefill_s), RELOAD,
+	    "per prompt token that is not cached"),
+	VALUE(WORKERS, "spec.prior", "attention", SECONDS, OR("1ns"),
+	    0, .001, SET(prior.attention_s), RELOAD,
+	    "per such token and token of context before it"),
+	VALUE(WORKERS, "spec.prior", "decode", SECONDS, OR("100us"),
+	    0, 10, SET(prior.decode_s), RELOAD,
+	    "per request that is decoding there"),
+	VALUE(WORKERS, "spec.prior", "context", SECONDS, OR("0s"),
+	    0, .001, SET(prior.context_s), RELOAD,
+	    "per token of their context"),
+	VALUE(WORKERS, "spec.prior", "step", SECONDS, OR("0s"), 0, 60, SET(prior.step_s), RELOAD,
+	    "per step of the engine"),
+
+	LIST(POOL, "spec", "workerSets", NEEDED, 1, 1000, RELOAD,
+	    "names of InferenceWorkerSets"),
+	LATER(POOL, "spec", "health"),
+	LATER(POOL, "spec", "outlierEjection"),
+	LATER(POOL, "spec", "prediction"),
+
+	PLAIN(POLICY, "spec", "match", MAP, OPTIONAL, RELOAD,
+	    "which requests it decides; absent: all models that name it"),
+	LIST(POLICY, "spec.match", "models", OPTIONAL, 1, 1000, RELOAD,
+	    "model names of the GatewayBackend; `\"*\"`: all"),
+	LATER(POLICY, "spec.match", "tenants"),
+	LIST(POLICY, "spec", "candidates", NEEDED, 1, 1000, RELOAD,
+	    "where requests may go"),
+	PLAIN(POLICY, "spec.candidates[]", "pool", NAME, NEEDED, RELOAD,
+	    "an InferencePool"),
+	LATER(POLICY, "spec.candidates[]", "provider"),
+	LATER(POLICY, "spec.candidates[]", "model"),
+	LATER(POLICY, "spec", "rules"),
+	CHOICE(POLICY, "spec", "minimize", OR("PredictedTTFT"),
+	    POL(minimize), MANIFEST_MINIMIZE_PREDICTED_TTFT,
+	    "PredictedTTFT|Random|RoundRobin|LeastPrefill|LeastRequests",
+	    "Cost|Waiting|LMetric|PowerOfTwo|SessionHash", RELOAD,
+	    "how one candidate is chosen; all but the first are for comparison"),
+	PLAIN(POLICY, "spec", "onEmpty", MAP, OPTIONAL, RELOAD,
+	    "when no candidate is left"),
+	CHOICE(POLICY, "spec.onEmpty", "action", OR("Reject"), POL(on_empty), MANIFEST_ON_EMPTY_REJECT,
+	    "Reject",
+	    "Wait|Fallback", RELOAD,
+	    "`Reject`: 503 with Retry-After"),
+	LATER(POLICY, "spec.onEmpty", "upTo"),
+	LATER(POLICY, "spec.onEmpty", "then"),
+	PLAIN(POLICY, "spec", "slo", MAP, OPTIONAL, RELOAD,
+	    "what counts as good service"),
+	VALUE(POLICY, "spec.slo", "ttft", DURATION, OR("0s"), 0, 3600, POL(slo_ttft_ns), RELOAD,
+	    "time to first token; 0s: none; counted, never cut off"),
+};
+
+const struct manifest_field *
+manifest_fields(size_t *ret_n)
+{
+	*ret_n = sizeof(fields) / sizeof(fields[0]);
+	return fields;
+}
