@@ -18,6 +18,8 @@ enum {
 	S_END,
 };
 
+static const char ext_too_long[] = "chunk extensions are longer than 1 KiB";
+
 static int
 refuse(const char *text, const char **why)
 {
@@ -68,8 +70,9 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 			} else if (ch == '\r') {
 				c->state = S_SIZE_LF;
 			} else if (ch == ';') {
+				if (c->ext_bytes++ >= HTTP1_CHUNK_EXT_MAX_BYTES)
+					return refuse(ext_too_long, why);
 				c->state = S_EXT;
-				c->ext_bytes++;
 			} else {
 				return refuse("chunk size is not hexadecimal", why);
 			}
@@ -81,7 +84,7 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 			else if (!is_text(ch))
 				return refuse("control character in a chunk extension", why);
 			else if (c->ext_bytes++ >= HTTP1_CHUNK_EXT_MAX_BYTES)
-				return refuse("chunk extensions are longer than 1 KiB", why);
+				return refuse(ext_too_long, why);
 			i++;
 			break;
 		case S_SIZE_LF:

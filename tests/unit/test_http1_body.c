@@ -184,6 +184,10 @@ Test(http1_body, extensions_and_trailers_are_bounded_over_the_whole_body)
 	cr_assert(repeat(&c, "1;0123456\r\nx\r\n", 1) == -400);
 
 	c = (struct http1_chunked){0};
+	cr_assert(repeat(&c, "1;\r\nx\r\n", 1024) == HTTP1_BODY_MORE);
+	cr_assert(repeat(&c, "1;\r\nx\r\n", 1) == -400);
+
+	c = (struct http1_chunked){0};
 	cr_assert(repeat(&c, "0\r\n", 1) == HTTP1_BODY_MORE);
 	cr_assert(repeat(&c, "X: 45678\r\n", 1024) == HTTP1_BODY_MORE);
 	cr_assert(repeat(&c, "X: 45678\r\n", 1) == -400);
