@@ -99,9 +99,10 @@ heap_pop(struct worker *w)
 /* ---- jobs ---- */
 
 static void
-job_unref(struct worker_job *job)
+job_unref(struct worker_job *job, unsigned refs)
 {
-	if (--job->refs > 0)
+	job->refs -= refs;
+	if (job->refs > 0)
 		return;
 	free(job->token);
 	free(job->salt);
@@ -131,6 +132,7 @@ ring_show(struct worker *w)
 {
 	struct shown shown = w->ring[w->ring_head];
 	struct worker_job *job = shown.job;
+	unsigned refs = 1; /* the ring's */
 
 	w->ring_head = (w->ring_head + 1) & (w->ring_max - 1);
 	w->ring_n--;
@@ -145,9 +147,9 @@ ring_show(struct worker *w)
 		}
 		w->sink.on_token(w->sink.arg, job, shown.due_s);
 		if (shown.last)
-			job_unref(job);
+			refs++; /* the caller's: it was told that this is the last */
 	}
-	job_unref(job);
+	job_unref(job, refs);
 }
 
 int
@@ -192,7 +194,7 @@ worker_abort(struct worker *w, struct worker_job *job)
 		engine_abort(w->engine, job->seq);
 		engine_release(&job->seq);
 	}
-	job_unref(job);
+	job_unref(job, 1);
 }
 
 /* The request reaches the engine. */
@@ -221,7 +223,7 @@ arrive(struct worker *w)
 		if (!w->stepping && w->start_s < arrival.due_s)
 			w->start_s = arrival.due_s;
 	}
-	job_unref(job);
+	job_unref(job, 1);
 }
 
 /* ---- steps ---- */
@@ -339,11 +341,7 @@ forget_jobs(struct worker *w)
 	while (w->heap_n > 0) {
 		struct worker_job *job = heap_pop(w).job;
 
-		if (!job->dead) {
-			job->dead = true;
-			job_unref(job);
-		}
-		job_unref(job);
+		job_unref(job, job->dead ? 1 : 2);
 	}
 	w->arriving_tokens = 0;
 	/* Jobs in the engine: reached through their sequences, before the ring's own references go. */
@@ -357,9 +355,8 @@ forget_jobs(struct worker *w)
 
 		w->ring_head = (w->ring_head + 1) & (w->ring_max - 1);
 		w->ring_n--;
-		if (shown.last && !shown.job->dead)
-			job_unref(shown.job); /* made its last token: nobody else would */
-		job_unref(shown.job);
+		/* one that made its last token is in no other list */
+		job_unref(shown.job, shown.last && !shown.job->dead ? 2 : 1);
 	}
 	w->stepping = false;
 }

@@ -1,0 +1,809 @@
+/* tests/emulator/api.c -- the inference API; see emulator.h. */
+#include "tests/emulator/emulator.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ID_MAX_BYTES 96
+
+/* One open request. */
+struct call {
+	struct call *prev, *next;
+	struct emulator *emu;
+	struct http_conn *conn;
+	struct worker_job *job;      /* NULL: stalled */
+	bool chat, stream, usage, usage_each, begun;
+	bool faulty;                 /* strikes after fail_at tokens */
+	bool logged;                 /* its end is in the request log */
+	enum fail_kind fail_kind;
+	unsigned fail_at;
+	char id[ID_MAX_BYTES + 1];   /* X-Request-Id, or our own; safe in JSON and headers */
+	char user[ID_MAX_BYTES + 1]; /* safe in JSON */
+	char tool[65];               /* name of the function the client insists on; "": none */
+	long created;
+	uint64_t text_seed;
+	unsigned prompt_tokens, hit_tokens;
+	unsigned unsent;             /* tokens visible but not yet in a chunk */
+	double last_s;
+};
+
+struct text {
+	char *p;
+	size_t len, cap;
+};
+
+/* ---- small things ---- */
+
+static void *
+must(void *p)
+{
+	if (p == NULL) {
+		fputs("emulator: out of memory\n", stderr);
+		abort();
+	}
+	return p;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+text_printf(struct text *text, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	for (;;) {
+		va_start(ap, format);
+		n = vsnprintf(text->p + text->len, text->cap - text->len, format, ap);
+		va_end(ap);
+		if ((size_t)n < text->cap - text->len)
+			break;
+		text->cap = (text->cap + (size_t)n + 1) * 2;
+		text->p = must(realloc(text->p, text->cap));
+	}
+	text->len += (size_t)n;
+}
+
+/* What is not plain becomes '_': an id is for matching, not for quoting. */
+static void
+copy_id(char out[static ID_MAX_BYTES + 1], const char *p, size_t len)
+{
+	size_t n = len < ID_MAX_BYTES ? len : ID_MAX_BYTES;
+
+	for (size_t i = 0; i < n; i++)
+		out[i] = (p[i] >= '0' && p[i] <= '9') || (p[i] >= 'A' && p[i] <= 'Z') ||
+			 (p[i] >= 'a' && p[i] <= 'z') || strchr("-_.:/@", p[i]) != NULL
+			 ? p[i] : '_';
+	out[n] = '\0';
+}
+
+static uint64_t
+hash_text(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (; *s != '\0'; s++)
+		h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+	h ^= h >> 29;
+	h *= 0xbf58476d1ce4e5b9u;
+	h ^= h >> 32;
+	return h != 0 ? h : 1;
+}
+
+/* Was this id there already?  It is from now on. */
+static bool
+id_seen(struct id_set *set, uint64_t id)
+{
+	unsigned i;
+
+	if (set->slot == NULL || set->n * 2 > set->mask) {
+		struct id_set old = *set;
+
+		set->mask = old.slot != NULL ? old.mask * 2 + 1 : 1023;
+		set->slot = must(calloc(set->mask + 1, sizeof *set->slot));
+		for (unsigned k = 0; old.slot != NULL && k <= old.mask; k++) {
+			for (i = (unsigned)old.slot[k] & set->mask; set->slot[i] != 0;)
+				i = (i + 1) & set->mask;
+			set->slot[i] = old.slot[k];
+		}
+		free(old.slot);
+	}
+	for (i = (unsigned)id & set->mask; set->slot[i] != 0; i = (i + 1) & set->mask)
+		if (set->slot[i] == id)
+			return true;
+	set->slot[i] = id;
+	set->n++;
+	return false;
+}
+
+void
+api_error(struct http_conn *conn, unsigned status, const char *type, const char *param,
+	  const char *message)
+{
+	json_t *error = json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message, "type",
+				  type, "param", param, "code", (int)status);
+	char *body = must(json_dumps(error, JSON_COMPACT));
+
+	http_conn_answer(conn, status, "application/json", "", body, strlen(body));
+	free(body);
+	json_decref(error);
+}
+
+static void
+bad_request(struct http_conn *conn, const char *message)
+{
+	api_error(conn, 400, "BadRequestError", NULL, message);
+}
+
+/* ---- the request log ---- */
+
+static void
+log_start(const struct call *call)
+{
+	if (call->emu->log != NULL)
+		fprintf(call->emu->log,
+			"{\"ev\":\"start\",\"t\":%.6f,\"x_request_id\":\"%s\",\"user\":\"%s\","
+			"\"prompt_tokens\":%u}\n", call->emu->now_s, call->id, call->user,
+			call->prompt_tokens);
+}
+
+static void
+log_end(struct call *call, unsigned status, const char *outcome)
+{
+	if (call->emu->log != NULL && !call->logged)
+		fprintf(call->emu->log,
+			"{\"ev\":\"end\",\"t\":%.6f,\"x_request_id\":\"%s\",\"user\":\"%s\","
+			"\"status\":%u,\"outcome\":\"%s\",\"cached_tokens\":%u,\"prompt_tokens\":%u,"
+			"\"output_tokens\":%u}\n", call->emu->now_s, call->id, call->user, status,
+			outcome, call->hit_tokens, call->prompt_tokens,
+			call->job != NULL ? call->job->visible : 0);
+	call->logged = true;
+}
+
+/* ---- calls ---- */
+
+static struct call *
+call_new(struct emulator *emu, struct http_conn *conn)
+{
+	struct call *call = must(calloc(1, sizeof *call));
+
+	call->emu = emu;
+	call->conn = conn;
+	call->next = emu->calls;
+	if (call->next != NULL)
+		call->next->prev = call;
+	emu->calls = call;
+	http_conn_set_priv(conn, call);
+	return call;
+}
+
+static void
+call_free(struct call *call)
+{
+	if (call->prev != NULL)
+		call->prev->next = call->next;
+	else
+		call->emu->calls = call->next;
+	if (call->next != NULL)
+		call->next->prev = call->prev;
+	http_conn_set_priv(call->conn, NULL); /* it may outlive us until the end of the turn */
+	free(call);
+}
+
+void
+api_closed(struct emulator *emu, struct http_conn *conn)
+{
+	struct call *call = http_conn_priv(conn);
+
+	if (call == NULL)
+		return;
+	log_end(call, 0, "abort");
+	if (call->job != NULL) {
+		worker_abort(emu->worker, call->job);
+		exposition_abort(&emu->x);
+	}
+	emu->aborted++;
+	call_free(call);
+}
+
+void
+api_forget_all(struct emulator *emu)
+{
+	while (emu->calls != NULL) {
+		log_end(emu->calls, 0, "restart");
+		call_free(emu->calls);
+	}
+}
+
+unsigned
+api_open(const struct emulator *emu)
+{
+	unsigned n = 0;
+
+	for (const struct call *call = emu->calls; call != NULL; call = call->next)
+		n++;
+	return n;
+}
+
+/* ---- answers ---- */
+
+static void
+response_headers(const struct call *call, char out[static 512])
+{
+	int n = snprintf(out, 512, "x-request-id: %s\r\nx-emu-worker: %s:%u\r\n", call->id,
+			 call->emu->opt.host, http_server_port(call->emu->http));
+
+	if (call->emu->opt.debug_headers && call->job != NULL && call->job->made_s >= 0)
+		snprintf(out + n, 512 - (size_t)n,
+			 "x-emu-cached-tokens: %u\r\nx-emu-queue-ms: %.3f\r\n",
+			 call->job->hit_tokens,
+			 (call->job->scheduled_s - call->job->received_s) * 1e3);
+}
+
+static void
+begin_stream(struct call *call)
+{
+	char headers[512];
+
+	if (call->begun)
+		return;
+	call->begun = true;
+	response_headers(call, headers);
+	http_conn_begin(call->conn, 200, "text/event-stream; charset=utf-8", headers);
+}
+
+static void
+add_usage(struct text *text, const struct call *call)
+{
+	text_printf(text, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u,"
+		    "\"completion_tokens\":%u,\"prompt_tokens_details\":{\"cached_tokens\":%u}}",
+		    call->prompt_tokens, call->prompt_tokens + call->job->visible,
+		    call->job->visible, call->hit_tokens);
+}
+
+static void
+event_open(struct text *text, const struct call *call)
+{
+	text->len = 0;
+	text_printf(text, "data: {\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,\"model\":\"%s\"",
+		    call->chat ? "chatcmpl" : "cmpl", call->id,
+		    call->chat ? "chat.completion.chunk" : "text_completion", call->created,
+		    call->emu->opt.model);
+}
+
+static void
+event_close(struct text *text, const struct call *call, bool usage)
+{
+	if (usage)
+		add_usage(text, call);
+	text_printf(text, "}\n\n");
+	http_conn_chunk(call->conn, text->p, text->len);
+}
+
+/* The text of tokens from..to (from 1), as it stands inside a JSON string. */
+static void
+add_words(struct text *text, const struct call *call, unsigned from, unsigned to, bool last)
+{
+	char word[5];
+
+	if (call->tool[0] != '\0' && from == 1)
+		text_printf(text, "{\\\"text\\\":\\\"");
+	for (unsigned i = from; i <= to; i++) {
+		tokenizer_word(call->text_seed, i, word);
+		text_printf(text, "%s", word);
+	}
+	if (call->tool[0] != '\0' && last)
+		text_printf(text, "\\\"}");
+}
+
+static void
+send_role(struct text *text, const struct call *call)
+{
+	event_open(text, call);
+	text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+		    "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
+	event_close(text, call, call->usage_each);
+	if (call->tool[0] == '\0')
+		return;
+	event_open(text, call);
+	text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
+		    "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\","
+		    "\"arguments\":\"\"}}]},\"logprobs\":null,\"finish_reason\":null}]", call->id,
+		    call->tool);
+	event_close(text, call, call->usage_each);
+}
+
+static void
+send_words(struct text *text, const struct call *call, unsigned from, unsigned to, bool last)
+{
+	event_open(text, call);
+	if (!call->chat)
+		text_printf(text, ",\"choices\":[{\"index\":0,\"text\":\"");
+	else if (call->tool[0] != '\0')
+		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
+			    "\"function\":{\"arguments\":\"");
+	else
+		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"");
+	add_words(text, call, from, to, last);
+	if (!call->chat)
+		text_printf(text, "\",\"logprobs\":null,\"finish_reason\":null,"
+			    "\"stop_reason\":null}]");
+	else if (call->tool[0] != '\0')
+		text_printf(text, "\"}}]},\"logprobs\":null,\"finish_reason\":null}]");
+	else
+		text_printf(text, "\"},\"logprobs\":null,\"finish_reason\":null}]");
+	event_close(text, call, call->usage_each);
+}
+
+static const char *
+finish_name(const struct call *call)
+{
+	if (call->tool[0] != '\0')
+		return "tool_calls";
+	return call->job->finish == ENGINE_FINISH_STOP ? "stop" : "length";
+}
+
+static void
+send_finish(struct text *text, const struct call *call)
+{
+	event_open(text, call);
+	if (call->chat)
+		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,"
+			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
+	else
+		text_printf(text, ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,"
+			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
+	event_close(text, call, call->usage_each);
+	if (call->usage) {
+		event_open(text, call);
+		text_printf(text, ",\"choices\":[]");
+		event_close(text, call, true);
+	}
+	http_conn_chunk(call->conn, "data: [DONE]\n\n", 14);
+}
+
+static void
+whole_answer(struct text *text, const struct call *call)
+{
+	text->len = 0;
+	text_printf(text, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,\"model\":\"%s\","
+		    "\"choices\":[{\"index\":0,", call->chat ? "chatcmpl" : "cmpl", call->id,
+		    call->chat ? "chat.completion" : "text_completion", call->created,
+		    call->emu->opt.model);
+	if (!call->chat)
+		text_printf(text, "\"text\":\"");
+	else if (call->tool[0] != '\0')
+		text_printf(text, "\"message\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
+			    "{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\","
+			    "\"arguments\":\"", call->id, call->tool);
+	else
+		text_printf(text, "\"message\":{\"role\":\"assistant\",\"content\":\"");
+	add_words(text, call, 1, call->job->visible, true);
+	if (!call->chat)
+		text_printf(text, "\",");
+	else if (call->tool[0] != '\0')
+		text_printf(text, "\"}}]},");
+	else
+		text_printf(text, "\"},");
+	text_printf(text, "\"logprobs\":null,\"finish_reason\":\"%s\",\"stop_reason\":null}]",
+		    finish_name(call));
+	add_usage(text, call);
+	text_printf(text, "}");
+}
+
+/* The fault of this call strikes now.  The call is over, but for a stall. */
+static void
+strike(struct call *call, struct text *text)
+{
+	struct emulator *emu = call->emu;
+	struct http_conn *conn = call->conn;
+	bool done = call->job != NULL && call->job->finish != ENGINE_RUNNING;
+
+	emu->faults++;
+	log_end(call, call->begun ? 200 : 0, emu->opt.fail_kind);
+	if (call->job != NULL && !done)
+		worker_abort(emu->worker, call->job);
+	call->job = NULL;
+	if (call->fail_kind == FAIL_STALL)
+		return;
+	if (call->fail_kind == FAIL_RESET) {
+		http_conn_reset(conn);
+	} else if (call->fail_kind == FAIL_EVENT && call->begun) {
+		static const char event[] = "data: {\"error\":{\"message\":\"injected\",\"type\":"
+			"\"InternalServerError\",\"param\":null,\"code\":500}}\n\ndata: [DONE]\n\n";
+
+		http_conn_chunk(conn, event, sizeof event - 1);
+		http_conn_end(conn);
+	} else { /* cut in the middle of the answer */
+		if (!call->begun && !call->stream) {
+			http_conn_begin(conn, 200, "application/json", "");
+			http_conn_chunk(conn, text->p, text->len / 2);
+		} else {
+			begin_stream(call);
+		}
+		http_conn_cut(conn);
+	}
+	call_free(call);
+}
+
+void
+api_token(void *arg, struct worker_job *job, double now_s)
+{
+	struct emulator *emu = arg;
+	struct call *call = job->priv;
+	bool last = job->finish != ENGINE_RUNNING;
+	struct text text = {0};
+
+	exposition_token(&emu->x, job, now_s, call->last_s);
+	call->last_s = now_s;
+	call->hit_tokens = job->hit_tokens;
+	call->unsent++;
+	if (call->stream) {
+		if (job->visible == 1) {
+			begin_stream(call);
+			if (call->chat)
+				send_role(&text, call);
+		}
+		if (last || job->visible == 1 || call->unsent >= emu->opt.stream_interval) {
+			send_words(&text, call, job->visible - call->unsent + 1, job->visible, last);
+			call->unsent = 0;
+		}
+	}
+	if (call->faulty && job->visible >= call->fail_at && (call->stream || last)) {
+		if (!call->stream)
+			whole_answer(&text, call);
+		strike(call, &text);
+	} else if (last) {
+		if (call->stream) {
+			send_finish(&text, call);
+			http_conn_end(call->conn);
+		} else {
+			char headers[512];
+
+			whole_answer(&text, call);
+			response_headers(call, headers);
+			http_conn_answer(call->conn, 200, "application/json", headers, text.p,
+					 text.len);
+		}
+		log_end(call, 200, "ok");
+		emu->ok++;
+		call_free(call);
+	}
+	free(text.p);
+}
+
+/* ---- requests ---- */
+
+static bool
+model_known(const struct emulator *emu, const char *model)
+{
+	const char *p = emu->opt.served_model_name;
+	size_t len = strlen(model);
+
+	if (strcmp(model, emu->opt.model) == 0)
+		return true;
+	while (*p != '\0') {
+		size_t n = strcspn(p, ",");
+
+		if (n == len && memcmp(p, model, n) == 0)
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
+/* A whole number member, or none.  False: there, but not a whole number from min on. */
+static bool
+get_count(const json_t *req, const char *key, json_int_t min, json_int_t none, json_int_t *ret)
+{
+	const json_t *v = json_object_get(req, key);
+
+	*ret = none;
+	if (v == NULL || json_is_null(v))
+		return true;
+	if (!json_is_integer(v) || json_integer_value(v) < min)
+		return false;
+	*ret = json_integer_value(v);
+	return true;
+}
+
+/* Token ids as given.  NULL: an element is not one. */
+static uint32_t *
+get_ids(const json_t *list, unsigned *ret_tokens)
+{
+	uint32_t *token = must(malloc((json_array_size(list) + 1) * sizeof *token));
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach(list, i, v)
+	{
+		json_int_t id = json_integer_value(v);
+
+		if (!json_is_integer(v) || id < 0 || id > INT32_MAX) {
+			free(token);
+			return NULL;
+		}
+		token[i] = (uint32_t)id;
+	}
+	*ret_tokens = (unsigned)i;
+	return token;
+}
+
+/* The prompt of a request in either form as tokens.  NULL, and why. */
+static uint32_t *
+get_prompt(const struct emulator *emu, const json_t *req, bool chat, unsigned *ret_tokens,
+	   const char **why)
+{
+	const json_t *prompt = json_object_get(req, "prompt");
+	const json_t *gen = json_object_get(req, "add_generation_prompt");
+	uint32_t *token;
+
+	if (chat) {
+		size_t len;
+		char *text = tokenizer_chat(json_object_get(req, "messages"),
+					    json_object_get(req, "tools"),
+					    !json_is_false(gen), &len, why);
+
+		if (text == NULL)
+			return NULL;
+		token = tokenizer_encode(emu->tokenizer, text, len, ret_tokens);
+		free(text);
+		return token;
+	}
+	if (json_is_array(prompt) && json_array_size(prompt) == 1 &&
+	    !json_is_integer(json_array_get(prompt, 0)))
+		prompt = json_array_get(prompt, 0); /* a list of one prompt */
+	if (json_is_string(prompt))
+		return tokenizer_encode(emu->tokenizer, json_string_value(prompt),
+					json_string_length(prompt), ret_tokens);
+	if (json_is_array(prompt)) {
+		token = get_ids(prompt, ret_tokens);
+		if (token == NULL)
+			*why = "prompt: only one text or one list of token ids (0 to 2^31-1)";
+		return token;
+	}
+	*why = "prompt must be a string or a list of token ids";
+	return NULL;
+}
+
+static void
+tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req)
+{
+	struct text text = {0};
+	const char *why = NULL;
+	unsigned n = 0;
+	uint32_t *token = get_prompt(emu, req, json_object_get(req, "messages") != NULL, &n, &why);
+	char *p;
+
+	if (token == NULL) {
+		bad_request(conn, why);
+		return;
+	}
+	emu->tokenized++;
+	text_printf(&text, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", n,
+		    emu->opt.max_model_len);
+	text.cap = text.len + (size_t)n * 11 + 64;
+	text.p = must(realloc(text.p, text.cap));
+	p = text.p + text.len;
+	for (unsigned i = 0; i < n; i++) {
+		char digits[10];
+		unsigned k = 0;
+		uint32_t v = token[i];
+
+		do
+			digits[k++] = (char)('0' + v % 10);
+		while ((v /= 10) > 0);
+		if (i > 0)
+			*p++ = ',';
+		while (k > 0)
+			*p++ = digits[--k];
+	}
+	text.len = (size_t)(p - text.p);
+	text_printf(&text, "],\"token_strs\":null}");
+	http_conn_answer(conn, 200, "application/json", "", text.p, text.len);
+	free(text.p);
+	free(token);
+}
+
+/* How many tokens the model will write: max, or fewer if it may end by itself. */
+static unsigned
+output_length(struct emulator *emu, unsigned max, unsigned min, bool ignore_eos,
+	      enum engine_finish *ret_finish)
+{
+	double u = emulator_unit(emu), n;
+
+	*ret_finish = ENGINE_FINISH_LENGTH;
+	if (ignore_eos)
+		return max;
+	n = emu->opt.mean_output > 1
+		? 1 + floor(log(1 - u) / log(1 - 1 / emu->opt.mean_output)) : 1;
+	if (n < min)
+		n = min;
+	if (n >= max)
+		return max;
+	*ret_finish = ENGINE_FINISH_STOP;
+	return (unsigned)n;
+}
+
+/* The function the client insists on, if any. */
+static void
+get_tool(const json_t *req, char out[static 65])
+{
+	const json_t *choice = json_object_get(req, "tool_choice");
+	const json_t *first = json_array_get(json_object_get(req, "tools"), 0);
+	const char *name = NULL;
+
+	if (json_is_object(choice))
+		name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+	else if (json_is_string(choice) && strcmp(json_string_value(choice), "required") == 0)
+		name = json_string_value(json_object_get(json_object_get(first, "function"), "name"));
+	if (name != NULL) {
+		char safe[ID_MAX_BYTES + 1];
+
+		copy_id(safe, name, strlen(name));
+		snprintf(out, 65, "%.64s", safe);
+	}
+}
+
+/* Does this request fail?  True: it is answered (or never will be). */
+static bool
+fault(struct call *call)
+{
+	struct emulator *emu = call->emu;
+
+	if (emu->opt.fail_rate <= 0 || emulator_unit(emu) >= emu->opt.fail_rate)
+		return false;
+	call->fail_kind = emu->fail_kind;
+	call->fail_at = emu->opt.fail_at;
+	if (call->fail_kind <= FAIL_503) {
+		static const unsigned status[] = {429, 500, 503};
+
+		emu->faults++;
+		log_end(call, status[call->fail_kind], "fault");
+		api_error(call->conn, status[call->fail_kind],
+			  call->fail_kind == FAIL_429 ? "RateLimitError" : "InternalServerError", NULL,
+			  "injected failure");
+		call_free(call);
+		return true;
+	}
+	if (call->fail_at == 0 && call->fail_kind != FAIL_EVENT) {
+		struct text none = {0};
+
+		strike(call, &none);
+		return true;
+	}
+	call->faulty = true;
+	return false;
+}
+
+static void
+identify(struct call *call, const struct http1_request *http, const json_t *req)
+{
+	struct emulator *emu = call->emu;
+	const struct http1_header *h = http1_find(&http->head, "x-request-id", NULL);
+	const json_t *user = json_object_get(req, "user");
+
+	if (h != NULL && h->value.len > 0)
+		copy_id(call->id, h->value.p, h->value.len);
+	else
+		snprintf(call->id, sizeof call->id, "%08x%08x", (unsigned)(emulator_unit(emu) * 0x1p32),
+			 (unsigned)(emulator_unit(emu) * 0x1p32));
+	if (json_is_string(user))
+		copy_id(call->user, json_string_value(user), json_string_length(user));
+	if (call->user[0] != '\0' && id_seen(&emu->ids, hash_text(call->user)))
+		emu->duplicate_ids++;
+	call->text_seed = hash_text(call->user[0] != '\0' ? call->user : call->id);
+}
+
+/* All that can be wrong with the numbers of a request; then the job. */
+static void
+generate(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
+	 const json_t *req, bool chat)
+{
+	const json_t *options = json_object_get(req, "stream_options");
+	const char *salt = json_string_value(json_object_get(req, "cache_salt"));
+	const char *why = NULL;
+	json_int_t max, min, n, priority;
+	struct worker_request work = {0};
+	struct call *call;
+	unsigned tokens = 0;
+	uint32_t *token;
+
+	if (!get_count(req, "max_completion_tokens", 1, 0, &max) ||
+	    (max == 0 && !get_count(req, "max_tokens", 1, 0, &max)) ||
+	    !get_count(req, "min_tokens", 0, 0, &min) || !get_count(req, "n", 1, 1, &n) ||
+	    !get_count(req, "priority", INT32_MIN, 0, &priority) || priority > INT32_MAX) {
+		bad_request(conn, "max_tokens, min_tokens, n and priority must be whole numbers "
+			    "in range");
+		return;
+	}
+	if (n != 1) {
+		bad_request(conn, "n: only 1 is emulated");
+		return;
+	}
+	token = get_prompt(emu, req, chat, &tokens, &why);
+	if (token == NULL || tokens == 0) {
+		free(token);
+		bad_request(conn, why != NULL ? why : "the prompt is empty");
+		return;
+	}
+	if (max == 0)
+		max = chat ? (json_int_t)emu->opt.max_model_len - tokens : 16;
+	if (max < 1 || (json_int_t)tokens + max > (json_int_t)emu->opt.max_model_len) {
+		char message[200];
+
+		snprintf(message, sizeof message, "This model's maximum context length is %u tokens. "
+			 "However, you requested %lld output tokens and your prompt contains %u input "
+			 "tokens.", emu->opt.max_model_len, (long long)max, tokens);
+		free(token);
+		bad_request(conn, message);
+		return;
+	}
+
+	call = call_new(emu, conn);
+	call->chat = chat;
+	call->stream = json_is_true(json_object_get(req, "stream"));
+	call->usage = json_is_true(json_object_get(options, "include_usage"));
+	call->usage_each = json_is_true(json_object_get(options, "continuous_usage_stats"));
+	call->created = (long)time(NULL);
+	call->prompt_tokens = tokens;
+	identify(call, http, req);
+	if (chat)
+		get_tool(req, call->tool);
+	emu->started++;
+	log_start(call);
+	if (fault(call)) {
+		free(token);
+		return;
+	}
+	work.token = token;
+	work.prompt_tokens = tokens;
+	work.max_output = output_length(emu, (unsigned)max, (unsigned)(min < max ? min : max),
+					json_is_true(json_object_get(req, "ignore_eos")),
+					&work.natural_finish);
+	work.priority = (int)priority;
+	work.salt = salt != NULL && salt[0] != '\0' ? salt : NULL;
+	work.priv = call;
+	if (worker_submit(emu->worker, emu->now_s, &work, &call->job) < 0) {
+		log_end(call, 400, "too large");
+		emu->failed++;
+		call_free(call);
+		bad_request(conn, "the request cannot fit the KV pool");
+		return;
+	}
+	/* An engine sends the head of a stream as soon as it has accepted the request. */
+	if (call->stream && !emu->opt.debug_headers && !(call->faulty && call->fail_at == 0))
+		begin_stream(call);
+}
+
+void
+api_request(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
+	    const char *body, size_t len_bytes)
+{
+	bool chat = slice_eq_str(http->path, "/v1/chat/completions");
+	json_error_t error;
+	json_t *req = json_loadb(body, len_bytes, 0, &error);
+	const json_t *model = json_object_get(req, "model");
+
+	if (!json_is_object(req)) {
+		char message[256];
+
+		snprintf(message, sizeof message, "body is not a JSON object: %.150s (byte %d)",
+			 req == NULL ? error.text : "another value", req == NULL ? error.position : 0);
+		emu->failed++;
+		bad_request(conn, message);
+	} else if (json_is_string(model) && !model_known(emu, json_string_value(model))) {
+		char message[256];
+
+		snprintf(message, sizeof message, "The model `%.150s` does not exist.",
+			 json_string_value(model));
+		emu->failed++;
+		api_error(conn, 404, "NotFoundError", "model", message);
+	} else if (slice_eq_str(http->path, "/tokenize")) {
+		tokenize(emu, conn, req);
+	} else {
+		generate(emu, conn, http, req, chat);
+	}
+	json_decref(req);
+}

@@ -1,0 +1,412 @@
+/* tests/emulator/options.c -- see options.h. */
+#include "tests/emulator/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/emulator/profile.h"
+#include "tests/emulator/tokenizer.h"
+
+enum type { STR, UINT, REAL, BOOL };
+
+struct row {
+	const char *flag;
+	enum type type;
+	size_t offset;
+	const char *value; /* default; "-" for numbers the profile gives */
+	bool live;
+	const char *doc;
+};
+
+#define ROW(flag, type, field, value, live, doc) \
+	{flag, type, offsetof(struct options, field), value, live, doc}
+#define LIVE true
+#define FIXED false
+
+static const struct row rows[] = {
+	ROW("host", STR, host, "127.0.0.1", FIXED, "IPv4 address to listen on"),
+	ROW("port", UINT, port, "8000", FIXED, "port to listen on; 0: any, see the ready line"),
+	ROW("model", STR, model, "emulated", FIXED, "model served"),
+	ROW("served-model-name", STR, served_model_name, "", FIXED,
+	    "other names of it, comma separated"),
+	ROW("max-model-len", UINT, max_model_len, "32768", FIXED, "tokens of prompt and output"),
+	ROW("tokenizer", STR, tokenizer, "bytes4", FIXED, "bytes4 | ids"),
+	ROW("time-scale", REAL, time_scale, "1", FIXED, "virtual seconds per wall second"),
+	ROW("keep-alive", REAL, keep_alive_s, "5", FIXED, "wall seconds to keep idle connections"),
+	ROW("stream-interval", UINT, stream_interval, "1", LIVE,
+	    "tokens per SSE chunk (the first alone)"),
+	ROW("mean-output", REAL, mean_output, "128", LIVE,
+	    "mean output tokens without ignore_eos (geometric)"),
+	ROW("seed", UINT, seed, "1", FIXED, "of lengths, texts, jitter and faults"),
+	ROW("debug-headers", BOOL, debug_headers, "0", FIXED,
+	    "answer head at the first token, with x-emu-cached-tokens, x-emu-queue-ms"),
+	ROW("request-log", STR, request_log, "", FIXED, "file for one line per request start and end"),
+	ROW("ready-fd", UINT, ready_fd, "1", FIXED, "where the ready line goes"),
+	ROW("verbose", BOOL, verbose, "0", FIXED, "say what happens on standard error"),
+
+	ROW("profile", STR, profile, "l40s-27b-fp8", FIXED, "constants: l40s-27b-fp8 | zero"),
+	ROW("t-o", REAL, t_o, "-", LIVE, "launch time of a step"),
+	ROW("t-w", REAL, t_w, "-", LIVE, "weight read of a step"),
+	ROW("a", REAL, a, "-", LIVE, "compute per token"),
+	ROW("q", REAL, q, "-", LIVE, "attention per prefill token and context token"),
+	ROW("e", REAL, e, "-", LIVE, "KV read per context token of a decode"),
+	ROW("d", REAL, d, "-", LIVE, "sampling per decode"),
+	ROW("o-fix", REAL, o_fix, "-", LIVE, "from receipt to the engine, per request"),
+	ROW("o-tok", REAL, o_tok, "-", LIVE, "from receipt to the engine, per prompt token"),
+	ROW("visible", REAL, visible, "-", FIXED, "from the end of a step to the client"),
+	ROW("jitter", REAL, jitter, "0", LIVE, "share by which steps vary, uniform"),
+	ROW("slow-factor", REAL, slow_factor, "1", LIVE, "all steps this much longer (a straggler)"),
+	ROW("block-size", UINT, block_size, "-", FIXED, "tokens per KV block"),
+	ROW("num-gpu-blocks", UINT, num_gpu_blocks, "-", FIXED, "KV blocks"),
+	ROW("max-num-batched-tokens", UINT, max_num_batched_tokens, "-", FIXED, "tokens per step"),
+	ROW("max-num-seqs", UINT, max_num_seqs, "-", FIXED, "requests running at once"),
+	ROW("scheduling-policy", STR, scheduling_policy, "fcfs", FIXED, "fcfs | priority"),
+	ROW("reserve-full-isl", BOOL, reserve_full_isl, "1", FIXED,
+	    "admit only prompts that fit whole"),
+	ROW("cache-output", BOOL, cache_output, "0", FIXED, "blocks of generated tokens are cached too"),
+	ROW("hash", STR, hash, "-", FIXED, "sha256_cbor | xxhash | fnv"),
+	ROW("hash-seed", STR, hash_seed, "0", FIXED, "PYTHONHASHSEED; random: new at each restart"),
+
+	ROW("enable-kv-events", BOOL, enable_kv_events, "1", FIXED, "publish KV events"),
+	ROW("kv-endpoint", STR, kv_endpoint, "tcp://127.0.0.1:5557", FIXED,
+	    "PUB, bound; port *: any"),
+	ROW("kv-replay-endpoint", STR, kv_replay_endpoint, "", FIXED, "ROUTER, bound; empty: none"),
+	ROW("kv-topic", STR, kv_topic, "", FIXED, "first frame of each message"),
+	ROW("kv-buffer-steps", UINT, kv_buffer_steps, "10000", FIXED, "batches kept for replay"),
+	ROW("kv-format", STR, kv_format, "map", FIXED, "map (>= 0.24) | array (0.10.2 - 0.13)"),
+	ROW("kv-hash-format", STR, kv_hash_format, "int", FIXED, "int | bytes"),
+
+	ROW("metrics-generation", STR, metrics_generation, "new", FIXED,
+	    "names as of now | old: as of v0.9"),
+	ROW("metrics-lag", REAL, metrics_lag, "0", LIVE, "how old /metrics may be"),
+
+	ROW("fail-rate", REAL, fail_rate, "0", LIVE, "share of inference requests that fail"),
+	ROW("fail-kind", STR, fail_kind, "500", LIVE,
+	    "429 | 500 | 503 | reset | stall | truncate | event"),
+	ROW("fail-at", UINT, fail_at, "0", LIVE,
+	    "token after which reset, stall, truncate and event strike; 0: before the answer"),
+	ROW("unhealthy", BOOL, unhealthy, "0", LIVE, "/health answers 503"),
+	ROW("startup-delay", REAL, startup_delay, "0", LIVE,
+	    "wall seconds from start (or restart) to listening"),
+	ROW("restart-at", REAL, restart_at, "0", FIXED, "when to restart by itself; 0: never"),
+	ROW("drop-events", REAL, drop_events, "0", LIVE, "share of event batches lost"),
+	ROW("dup-events", REAL, dup_events, "0", LIVE, "share of event batches sent twice"),
+	ROW("gap-at", UINT, gap_at, "0", FIXED, "sequence number to leave out; 0: none"),
+};
+
+#define ROWS (sizeof rows / sizeof rows[0])
+#define UINT_UNSET UINT32_MAX
+
+static void *
+field(struct options *opt, const struct row *row)
+{
+	return (char *)opt + row->offset;
+}
+
+static int
+set(struct options *opt, const struct row *row, const char *value, char why[static 256])
+{
+	char *end = NULL;
+	double real;
+	unsigned long v;
+
+	errno = 0;
+	switch (row->type) {
+	case STR:
+		free(*(char **)field(opt, row));
+		*(char **)field(opt, row) = strdup(value);
+		return 0;
+	case UINT:
+		if (strcmp(value, "-") == 0) {
+			*(unsigned *)field(opt, row) = UINT_UNSET;
+			return 0;
+		}
+		v = strtoul(value, &end, 10);
+		if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 ||
+		    v >= UINT_UNSET)
+			break;
+		*(unsigned *)field(opt, row) = (unsigned)v;
+		return 0;
+	case REAL:
+		if (strcmp(value, "-") == 0) {
+			*(double *)field(opt, row) = NAN;
+			return 0;
+		}
+		real = strtod(value, &end);
+		if (end == value || *end != '\0' || !isfinite(real) || real < 0)
+			break;
+		*(double *)field(opt, row) = real;
+		return 0;
+	case BOOL:
+		if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+			break;
+		*(bool *)field(opt, row) = value[0] == '1';
+		return 0;
+	}
+	snprintf(why, 256, "--%s: '%.80s' is not %s", row->flag, value,
+		 row->type == BOOL ? "0 or 1" : "a number from 0 on");
+	return -EINVAL;
+}
+
+/* JSON keys may have '_' where flags have '-'. */
+static bool
+same_name(const char *flag, const char *given, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (flag[i] != given[i] && !(flag[i] == '-' && given[i] == '_'))
+			return false;
+	return true;
+}
+
+static const struct row *
+find(const char *flag, size_t len)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (strlen(rows[i].flag) == len && same_name(rows[i].flag, flag, len))
+			return &rows[i];
+	return NULL;
+}
+
+static void
+help(void)
+{
+	puts("pointsman-emulator: a vLLM worker as seen from outside, with the timing of a model.\n\n"
+	     "usage: pointsman-emulator [--FLAG VALUE]...\n"
+	     "Times are virtual seconds unless they say wall.  '-': the profile's.\n"
+	     "*: can be changed live by POST /emu/config {\"FLAG\": VALUE}.\n");
+	for (size_t i = 0; i < ROWS; i++)
+		printf(" %c --%-24s %-22s %s\n", rows[i].live ? '*' : ' ', rows[i].flag,
+		       rows[i].value, rows[i].doc);
+}
+
+static int
+one_of(const char *flag, const char *value, const char *const *names, char why[static 256])
+{
+	for (; *names != NULL; names++)
+		if (strcmp(*names, value) == 0)
+			return 0;
+	snprintf(why, 256, "--%s: '%.80s' is not a choice; see --help", flag, value);
+	return -EINVAL;
+}
+
+static int
+check(const struct options *opt, char why[static 256])
+{
+	static const char *const policy[] = {"fcfs", "priority", NULL};
+	static const char *const format[] = {"map", "array", NULL};
+	static const char *const hashes[] = {"int", "bytes", NULL};
+	static const char *const generation[] = {"new", "old", NULL};
+	enum fail_kind kind;
+	enum tokenizer tokenizer;
+
+	if (one_of("scheduling-policy", opt->scheduling_policy, policy, why) < 0 ||
+	    one_of("kv-format", opt->kv_format, format, why) < 0 ||
+	    one_of("kv-hash-format", opt->kv_hash_format, hashes, why) < 0 ||
+	    one_of("metrics-generation", opt->metrics_generation, generation, why) < 0)
+		return -EINVAL;
+	if (options_fail_kind(opt, &kind) < 0)
+		snprintf(why, 256, "--fail-kind: '%.80s' is not a choice; see --help",
+			 opt->fail_kind);
+	else if (tokenizer_by_name(opt->tokenizer, &tokenizer) < 0)
+		snprintf(why, 256, "--tokenizer: '%.80s' is not bytes4 or ids", opt->tokenizer);
+	else if (opt->time_scale <= 0)
+		snprintf(why, 256, "--time-scale must be above 0");
+	else if (opt->stream_interval == 0)
+		snprintf(why, 256, "--stream-interval must be at least 1");
+	else if (opt->port > 65535)
+		snprintf(why, 256, "--port must be at most 65535");
+	else if (opt->mean_output < 1)
+		snprintf(why, 256, "--mean-output must be at least 1");
+	else
+		return 0;
+	return -EINVAL;
+}
+
+int
+options_parse(struct options *opt, int argc, char **argv, char why[static 256])
+{
+	memset(opt, 0, sizeof *opt);
+	for (size_t i = 0; i < ROWS; i++)
+		set(opt, &rows[i], rows[i].value, why);
+	for (int i = 1; i < argc; i++) {
+		const char *flag = argv[i] + 2, *value;
+		const struct row *row = NULL;
+		size_t len;
+
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			help();
+			return 1;
+		}
+		if (strncmp(argv[i], "--", 2) == 0) {
+			len = strcspn(flag, "=");
+			row = find(flag, len);
+		}
+		if (row == NULL) {
+			snprintf(why, 256, "unknown flag '%.80s'; --help lists all", argv[i]);
+			return -EINVAL;
+		}
+		if (flag[len] == '=') {
+			value = flag + len + 1;
+		} else if (row->type == BOOL &&
+			   (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0)) {
+			value = "1";
+		} else if (i + 1 < argc) {
+			value = argv[++i];
+		} else {
+			snprintf(why, 256, "--%s needs a value", row->flag);
+			return -EINVAL;
+		}
+		if (set(opt, row, value, why) < 0)
+			return -EINVAL;
+	}
+	return check(opt, why);
+}
+
+static int
+json_text(const json_t *value, char out[static 64])
+{
+	if (json_is_boolean(value))
+		snprintf(out, 64, "%d", json_is_true(value));
+	else if (json_is_integer(value))
+		snprintf(out, 64, "%lld", (long long)json_integer_value(value));
+	else if (json_is_real(value))
+		snprintf(out, 64, "%.17g", json_real_value(value));
+	else if (json_is_string(value) && json_string_length(value) < 64)
+		snprintf(out, 64, "%s", json_string_value(value));
+	else
+		return -EINVAL;
+	return 0;
+}
+
+int
+options_apply_json(struct options *opt, const json_t *object, char why[static 256])
+{
+	struct options trial = *opt;
+	json_t *object_rw = json_copy((json_t *)(uintptr_t)object); /* jansson iterates only these */
+	const char *key;
+	json_t *value;
+	int r = 0;
+
+	/* a trial of our own, so that a wrong value changes nothing */
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].type == STR)
+			*(char **)field(&trial, &rows[i]) =
+				strdup(*(char **)field(opt, &rows[i]));
+	json_object_foreach(object_rw, key, value)
+	{
+		const struct row *row = find(key, strlen(key));
+		char text[64];
+
+		if (row == NULL || !row->live) {
+			snprintf(why, 256, "'%.80s' cannot be set live", key);
+			r = -EINVAL;
+		} else if (json_text(value, text) < 0) {
+			snprintf(why, 256, "'%.80s' needs a number or a short string", key);
+			r = -EINVAL;
+		} else {
+			r = set(&trial, row, text, why);
+		}
+		if (r < 0)
+			break;
+	}
+	json_decref(object_rw);
+	if (r == 0)
+		r = check(&trial, why);
+	if (r == 0) {
+		struct options old = *opt;
+
+		*opt = trial;
+		trial = old;
+	}
+	options_free(&trial);
+	return r;
+}
+
+static void
+over(double *value, double given)
+{
+	if (!isnan(given))
+		*value = given;
+}
+
+static void
+over_uint(unsigned *value, unsigned given)
+{
+	if (given != UINT_UNSET)
+		*value = given;
+}
+
+int
+options_worker(const struct options *opt, struct worker_config *ret_cfg, char why[static 256])
+{
+	struct worker_config cfg;
+	uint64_t pool;
+
+	if (profile_by_name(opt->profile, &cfg) < 0) {
+		snprintf(why, 256, "--profile: there is no '%.80s'", opt->profile);
+		return -EINVAL;
+	}
+	over(&cfg.engine.t_o_s, opt->t_o);
+	over(&cfg.engine.t_w_s, opt->t_w);
+	over(&cfg.engine.a_s, opt->a);
+	over(&cfg.engine.q_s, opt->q);
+	over(&cfg.engine.e_s, opt->e);
+	over(&cfg.engine.d_s, opt->d);
+	over(&cfg.o_fix_s, opt->o_fix);
+	over(&cfg.o_tok_s, opt->o_tok);
+	over(&cfg.visible_s, opt->visible);
+	over_uint(&cfg.engine.block_tokens, opt->block_size);
+	over_uint(&cfg.engine.num_blocks, opt->num_gpu_blocks);
+	over_uint(&cfg.engine.max_batched_tokens, opt->max_num_batched_tokens);
+	over_uint(&cfg.engine.max_seqs, opt->max_num_seqs);
+	cfg.engine.jitter_0to1 = opt->jitter;
+	cfg.engine.jitter_seed = opt->seed;
+	cfg.engine.slow_factor = opt->slow_factor;
+	cfg.engine.reserve_full_isl = opt->reserve_full_isl;
+	cfg.engine.cache_output = opt->cache_output;
+	cfg.engine.by_priority = strcmp(opt->scheduling_policy, "priority") == 0;
+	cfg.engine.hash_seed = opt->hash_seed;
+	if (strcmp(opt->hash, "-") != 0 && blockhash_algo_by_name(opt->hash, &cfg.engine.hash) < 0) {
+		snprintf(why, 256, "--hash: there is no '%.80s'", opt->hash);
+		return -EINVAL;
+	}
+	pool = (uint64_t)cfg.engine.block_tokens * cfg.engine.num_blocks;
+	if (cfg.engine.block_tokens == 0 || cfg.engine.max_batched_tokens == 0 ||
+	    cfg.engine.max_seqs == 0 || pool < opt->max_model_len) {
+		snprintf(why, 256, "a KV pool of %u blocks of %u tokens cannot hold one request of "
+			 "--max-model-len %u", cfg.engine.num_blocks, cfg.engine.block_tokens,
+			 opt->max_model_len);
+		return -EINVAL;
+	}
+	*ret_cfg = cfg;
+	return 0;
+}
+
+int
+options_fail_kind(const struct options *opt, enum fail_kind *ret_kind)
+{
+	static const char *const names[] = {
+		[FAIL_429] = "429", [FAIL_500] = "500", [FAIL_503] = "503",
+		[FAIL_RESET] = "reset", [FAIL_STALL] = "stall", [FAIL_TRUNCATE] = "truncate",
+		[FAIL_EVENT] = "event",
+	};
+
+	for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (strcmp(names[i], opt->fail_kind) == 0) {
+			*ret_kind = (enum fail_kind)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+void
+options_free(struct options *opt)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].type == STR)
+			free(*(char **)field(opt, &rows[i]));
+	memset(opt, 0, sizeof *opt);
+}
