@@ -89,7 +89,7 @@ bool
 frame_sane(const void *frame, size_t n)
 {
 	const uint8_t *p = frame;
-	const uint8_t *end = p + n;
+	const uint8_t *end = n ? p + n : p;
 	uint64_t open[FRAME_DEPTH_MAX]; /* values still to come in each open container */
 	uint64_t owed = 1;		/* and in all of them together */
 	unsigned depth = 0;

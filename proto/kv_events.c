@@ -49,7 +49,7 @@ struct fields {
 static struct frame_cursor
 cursor_of(struct kv_slice s)
 {
-	return (struct frame_cursor){s.p, s.p + s.n};
+	return (struct frame_cursor){s.p, s.p ? s.p + s.n : NULL}; /* NULL + 0 is undefined */
 }
 
 static bool
@@ -533,7 +533,7 @@ int
 kv_batch_decode(const void *payload, size_t n, struct kv_batch *b, const char **why)
 {
 	struct kv_slice at[4] = {{NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}};
-	struct frame_cursor cur = {payload, (const uint8_t *)payload + n};
+	struct frame_cursor cur;
 	struct frame_value v;
 	int r;
 
@@ -545,6 +545,7 @@ kv_batch_decode(const void *payload, size_t n, struct kv_batch *b, const char **
 	*why = "the payload is cut short or not msgpack";
 	if (!frame_sane(payload, n))
 		return -EBADMSG;
+	cur = cursor_of((struct kv_slice){payload, n});
 	r = batch_fields(&cur, at, why);
 	if (r < 0)
 		return r;

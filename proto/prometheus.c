@@ -194,7 +194,7 @@ prometheus_parse(const char *page, size_t len, prometheus_sample_f *cb, void *ar
 		 struct prometheus_stats *ret_stats)
 {
 	struct prometheus_stats st = {0};
-	const char *p = page, *end = page + len;
+	const char *p = page, *end = len ? page + len : page;
 	unsigned number = 0;
 
 	while (p < end) {
@@ -251,10 +251,11 @@ bool
 prometheus_label_next(const struct prometheus_sample *s, size_t *pos,
 		      struct prometheus_label *ret_label)
 {
-	struct text t = {s->labels + *pos, s->labels + s->labels_len};
+	struct text t;
 
-	if (s->labels_len == 0 || *pos >= s->labels_len)
+	if (*pos >= s->labels_len)
 		return false;
+	t = (struct text){s->labels + *pos, s->labels + s->labels_len};
 	while (t.p < t.end && (*t.p == ' ' || *t.p == '\t' || *t.p == ','))
 		t.p++;
 	if (!label_read(&t.p, t.end, ret_label))
