@@ -253,26 +253,26 @@ enum json_type
 json_peek(struct json_cursor *c)
 {
 	if (!at_value(c))
-		return JSON_INVALID;
+		return JSON_IS_INVALID;
 	switch (*c->p) {
 	case '{':
-		return JSON_OBJECT;
+		return JSON_IS_OBJECT;
 	case '[':
-		return JSON_ARRAY;
+		return JSON_IS_ARRAY;
 	case '"':
-		return JSON_STRING;
+		return JSON_IS_STRING;
 	case 'n':
-		return JSON_NULL;
+		return JSON_IS_NULL;
 	case 't':
-		return JSON_TRUE;
+		return JSON_IS_TRUE;
 	case 'f':
-		return JSON_FALSE;
+		return JSON_IS_FALSE;
 	case '-':
 	case '0' ... '9':
-		return JSON_NUMBER;
+		return JSON_IS_NUMBER;
 	}
 	fail(c, c->p, "this begins no JSON value");
-	return JSON_INVALID;
+	return JSON_IS_INVALID;
 }
 
 static bool
@@ -462,21 +462,21 @@ json_skip(struct json_cursor *c)
 
 	do {
 		switch (json_peek(c)) {
-		case JSON_INVALID:
+		case JSON_IS_INVALID:
 			return false;
-		case JSON_NULL:
+		case JSON_IS_NULL:
 			if (!scan_word(c, "null", 4))
 				return false;
 			break;
-		case JSON_TRUE:
+		case JSON_IS_TRUE:
 			if (!scan_word(c, "true", 4))
 				return false;
 			break;
-		case JSON_FALSE:
+		case JSON_IS_FALSE:
 			if (!scan_word(c, "false", 5))
 				return false;
 			break;
-		case JSON_NUMBER:
+		case JSON_IS_NUMBER:
 			if (c->depth > 0 && !(c->in_object >> (c->depth - 1) & 1)) {
 				n = 0;
 				integer_run(c, NULL, 0, &n);
@@ -484,15 +484,15 @@ json_skip(struct json_cursor *c)
 			if (!scan_number(c, &num))
 				return false;
 			break;
-		case JSON_STRING:
+		case JSON_IS_STRING:
 			if (!scan_string(c, &s))
 				return false;
 			break;
-		case JSON_ARRAY:
+		case JSON_IS_ARRAY:
 			if (!json_enter_array(c))
 				return false;
 			break;
-		case JSON_OBJECT:
+		case JSON_IS_OBJECT:
 			if (!json_enter_object(c))
 				return false;
 			break;
@@ -535,7 +535,7 @@ json_get_u32_array(struct json_cursor *c, uint32_t *out, size_t max, size_t *ret
 		struct slice num;
 		uint64_t v = 0;
 
-		if (json_peek(c) != JSON_NUMBER)
+		if (json_peek(c) != JSON_IS_NUMBER)
 			return fail(c, c->p, "expected an integer");
 		integer_run(c, out, max, &n);
 		const char *at = c->p;

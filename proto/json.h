@@ -26,14 +26,14 @@
 enum { JSON_DEPTH_MAX = 64 };
 
 enum json_type {
-	JSON_INVALID,                        /* error, or end of document */
-	JSON_NULL,
-	JSON_FALSE,
-	JSON_TRUE,
-	JSON_NUMBER,
-	JSON_STRING,
-	JSON_ARRAY,
-	JSON_OBJECT,
+	JSON_IS_INVALID,                        /* error, or end of document */
+	JSON_IS_NULL,
+	JSON_IS_FALSE,
+	JSON_IS_TRUE,
+	JSON_IS_NUMBER,
+	JSON_IS_STRING,
+	JSON_IS_ARRAY,
+	JSON_IS_OBJECT,
 };
 
 /* A string as it stands in the document, quotes not included. */

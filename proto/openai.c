@@ -156,14 +156,14 @@ take_prompt_list(struct json_cursor *c)
 		enum json_type type = json_peek(c);
 		size_t n;
 
-		if (type == JSON_ARRAY) {
+		if (type == JSON_IS_ARRAY) {
 			if (take_tokens(c, &n)) {
 				form = OPENAI_PROMPT_TOKEN_LISTS;
 				got.n_tokens += n;
 			}
 		} else {
 			json_skip(c);
-			if (type == JSON_STRING)
+			if (type == JSON_IS_STRING)
 				form = OPENAI_PROMPT_TEXTS;
 		}
 		if (got.n_prompts++ == 0)
@@ -183,15 +183,15 @@ take_prompt(struct json_cursor *c)
 	size_t n;
 
 	switch (json_peek(c)) {
-	case JSON_NULL:
+	case JSON_IS_NULL:
 		json_skip(c);
 		return (struct prompt){OPENAI_PROMPT_NONE, 0, 0};
-	case JSON_STRING:
+	case JSON_IS_STRING:
 		json_skip(c);
 		return (struct prompt){OPENAI_PROMPT_TEXT, 1, 0};
-	case JSON_ARRAY:
+	case JSON_IS_ARRAY:
 		json_enter_array(&ahead);
-		if (!json_next_element(&ahead) || json_peek(&ahead) != JSON_NUMBER)
+		if (!json_next_element(&ahead) || json_peek(&ahead) != JSON_IS_NUMBER)
 			return take_prompt_list(c);
 		if (take_tokens(c, &n))
 			return (struct prompt){OPENAI_PROMPT_TOKENS, 1, n};
@@ -209,7 +209,7 @@ take_i64(struct json_cursor *c)
 	struct slice number;
 	int64_t v;
 
-	if (json_peek(c) != JSON_NUMBER) {
+	if (json_peek(c) != JSON_IS_NUMBER) {
 		json_skip(c);
 		return OPENAI_UNKNOWN;
 	}
@@ -224,7 +224,7 @@ take_string(struct json_cursor *c)
 {
 	struct json_string s = {0};
 
-	if (json_peek(c) == JSON_STRING)
+	if (json_peek(c) == JSON_IS_STRING)
 		json_get_string(c, &s);
 	else
 		json_skip(c);
@@ -237,14 +237,14 @@ take_include_usage(struct json_cursor *c)
 	struct json_string key;
 	bool on = false;
 
-	if (json_peek(c) != JSON_OBJECT) {
+	if (json_peek(c) != JSON_IS_OBJECT) {
 		json_skip(c);
 		return false;
 	}
 	json_enter_object(c);
 	while (json_next_member(c, &key)) {
 		if (json_string_eq(&key, "include_usage"))
-			on = json_peek(c) == JSON_TRUE;
+			on = json_peek(c) == JSON_IS_TRUE;
 		json_skip(c);
 	}
 	return on;
@@ -259,10 +259,10 @@ take_model(struct json_cursor *c, struct openai_view *v)
 	v->n_model = 0;
 	v->model[0] = '\0';
 	switch (json_peek(c)) {
-	case JSON_NULL:
+	case JSON_IS_NULL:
 		json_skip(c);
 		return NULL;
-	case JSON_STRING:
+	case JSON_IS_STRING:
 		break;
 	default:
 		return "model is not a string";
@@ -326,7 +326,7 @@ openai_view_parse(const char *body, size_t len, struct openai_view *v, const cha
 		return refuse(v, 0, "body is empty, not a JSON object", why);
 
 	json_begin(&c, body, len);
-	if (json_peek(&c) == JSON_INVALID)
+	if (json_peek(&c) == JSON_IS_INVALID)
 		return refuse(v, c.error_off, c.why, why);
 	if (!json_enter_object(&c))
 		return refuse(v, c.error_off, "body is JSON, but not an object", why);
@@ -357,7 +357,7 @@ openai_view_parse(const char *body, size_t len, struct openai_view *v, const cha
 			prompts[f] = take_prompt(&c);
 			break;
 		case OPENAI_FIELD_STREAM:
-			v->stream = type == JSON_TRUE;
+			v->stream = type == JSON_IS_TRUE;
 			json_skip(&c);
 			break;
 		case OPENAI_FIELD_STREAM_OPTIONS:
@@ -381,7 +381,7 @@ openai_view_parse(const char *body, size_t len, struct openai_view *v, const cha
 		}
 		v->field[f] = (struct openai_span){
 			.off_bytes = (uint32_t)(from - body),
-			.len_bytes = type == JSON_NULL ? 0 : (uint32_t)(c.p - from),
+			.len_bytes = type == JSON_IS_NULL ? 0 : (uint32_t)(c.p - from),
 			.type = type,
 		};
 	}

@@ -99,16 +99,17 @@ openai_event_kind(struct slice data)
 	if (data.len == 0 || !memmem(data.p, data.len, "\"error\"", 7))
 		return OPENAI_EVENT_DATA;
 	json_begin(&c, data.p, data.len);
-	if (json_peek(&c) != JSON_OBJECT)
+	if (json_peek(&c) != JSON_IS_OBJECT)
 		return OPENAI_EVENT_DATA;
 	json_enter_object(&c);
 	while (json_next_member(&c, &key)) {
 		enum json_type type = json_peek(&c);
 
-		if (json_string_eq(&key, "error") && type != JSON_NULL && type != JSON_INVALID)
+		if (json_string_eq(&key, "error") && type != JSON_IS_NULL &&
+		    type != JSON_IS_INVALID)
 			return OPENAI_EVENT_ERROR;
 		/* {"object":"error", ...} and {"type":"error", ...} */
-		if (type == JSON_STRING &&
+		if (type == JSON_IS_STRING &&
 		    (json_string_eq(&key, "object") || json_string_eq(&key, "type"))) {
 			if (json_get_string(&c, &s) && json_string_eq(&s, "error"))
 				return OPENAI_EVENT_ERROR;
@@ -125,7 +126,7 @@ take_count(struct json_cursor *c, uint32_t *ret)
 	struct slice number;
 	int64_t v;
 
-	if (json_peek(c) != JSON_NUMBER) {
+	if (json_peek(c) != JSON_IS_NUMBER) {
 		json_skip(c);
 		return;
 	}
@@ -154,7 +155,7 @@ take_usage(struct json_cursor *c, struct openai_usage *ret)
 			take_count(c, &u.cached_tokens);
 		} else if ((json_string_eq(&key, "prompt_tokens_details") ||
 			    json_string_eq(&key, "input_tokens_details")) &&
-			   json_peek(c) == JSON_OBJECT) {
+			   json_peek(c) == JSON_IS_OBJECT) {
 			json_enter_object(c);
 			while (json_next_member(c, &key)) {
 				if (json_string_eq(&key, "cached_tokens"))
@@ -189,7 +190,7 @@ openai_scan_usage(struct slice json, struct openai_usage *ret)
 			continue;
 		p++;
 		json_begin(&c, p, (size_t)(end - p));
-		if (json_peek(&c) == JSON_OBJECT && take_usage(&c, ret))
+		if (json_peek(&c) == JSON_IS_OBJECT && take_usage(&c, ret))
 			found = true;
 	}
 	return found;

@@ -1,0 +1,173 @@
+/* fuzz_http1.c -- heads and bodies from strangers: nothing is read outside the buffer, growing
+ * input reads as whole input does, and what is forwarded reads back as the same message. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/http1.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+require(bool truth, const char *what)
+{
+	if (!truth) {
+		fprintf(stderr, "fuzz_http1: %s\n", what);
+		abort();
+	}
+}
+
+static void
+within(struct slice s, const char *buf, size_t len)
+{
+	if (s.p && s.len > 0)
+		require(s.p >= buf && s.p + s.len <= buf + len, "slice outside the head");
+}
+
+/* Body bytes and end, with the input cut every `step` bytes. */
+struct outcome {
+	int      event;
+	size_t   used;
+	uint64_t sum;
+};
+
+static struct outcome
+drive(const struct http1_head *head, const char *in, size_t len, size_t step)
+{
+	struct outcome got = {.event = HTTP1_BODY_MORE, .sum = 14695981039346656037ULL};
+	struct http1_body b;
+
+	http1_body_begin(&b, head);
+	for (size_t at = 0; got.event == HTTP1_BODY_MORE;) {
+		size_t left = len - at < step ? len - at : step, used;
+		const char *why = NULL;
+		struct slice data;
+
+		while ((got.event = http1_body_next(&b, in + at, left, &used, &data, &why)) ==
+		       HTTP1_BODY_DATA) {
+			require(data.len > 0, "empty data");
+			within(data, in + at, used);
+			for (size_t i = 0; i < data.len; i++)
+				got.sum = (got.sum ^ (uint8_t)data.p[i]) * 1099511628211ULL;
+			at += used;
+			left -= used;
+		}
+		if (got.event < 0) {
+			require(why != NULL, "refused without saying why");
+			break;
+		}
+		at += used;
+		got.used = at;
+		if (at == len)
+			break;
+	}
+	return got;
+}
+
+static void
+same_body(const struct http1_head *head, const char *in, size_t len)
+{
+	struct outcome whole = drive(head, in, len, len ? len : 1);
+
+	for (size_t step = 1; step <= 7; step += 2) {
+		struct outcome part = drive(head, in, len, step);
+
+		require(part.event == whole.event && part.sum == whole.sum,
+			"a cut body reads differently");
+		require(part.event < 0 || part.used == whole.used, "a cut body ends elsewhere");
+	}
+}
+
+/* Forwarding is re-serialising: the copy must be read as the same message. */
+static void
+write_back(const struct http1_request *req)
+{
+	static char out[2 * HTTP1_HEAD_MAX_BYTES];
+	static struct http1_request again;
+	struct http1_writer w;
+	const char *why;
+	ssize_t n;
+
+	http1_write_begin(&w, out, sizeof(out));
+	http1_write_request(&w, req->method_name, req->target);
+	for (unsigned i = 0; i < req->head.n_headers; i++)
+		http1_write_header(&w, req->head.headers[i].name, req->head.headers[i].value);
+	n = http1_write_end(&w);
+	require(n > 0, "a head that was read cannot be written");
+	if (n > HTTP1_HEAD_MAX_BYTES || req->head.minor == 0)
+		return;                      /* grew past the limit by ": ", or changed version */
+	ssize_t r = http1_parse_request(out, (size_t)n, NULL, &again, &why);
+
+	if (r == -414 || r == -431)
+		return;
+	require(r == n, "a head that was written cannot be read");
+	require(again.head.framing == req->head.framing &&
+			again.head.content_length == req->head.content_length &&
+			again.head.n_headers == req->head.n_headers &&
+			slice_eq(again.path, req->path) && slice_eq(again.host, req->host),
+		"a head that was written reads differently");
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct http1_request req, part_req;
+	static struct http1_response res;
+	const char *why = NULL;
+	ssize_t whole, part = 0;
+
+	if (size == 0)
+		return 0;
+	/* First byte: what it is read as.  The rest in a buffer of its exact size. */
+	size_t len = size - 1;
+	char *buf = malloc(len ? len : 1);
+
+	memcpy(buf, data + 1, len);
+	switch (data[0] % 4) {
+	case 0:
+		whole = http1_parse_request(buf, len, NULL, &req, &why);
+		require(whole >= 0 || why, "refused without saying why");
+		require(whole <= (ssize_t)len, "head longer than its buffer");
+		if (len <= 2048) {
+			struct http1_scan scan = {0};
+
+			for (size_t n = 0; n <= len && part == 0; n++)
+				part = http1_parse_request(buf, n, &scan, &part_req, &why);
+			require(whole == part, "a growing head reads differently");
+		}
+		if (whole > 0) {
+			size_t n = (size_t)whole;
+
+			within(req.method_name, buf, n);
+			within(req.target, buf, n);
+			within(req.query, buf, n);
+			within(req.host, buf, n);
+			for (unsigned i = 0; i < req.head.n_headers; i++) {
+				within(req.head.headers[i].name, buf, n);
+				within(req.head.headers[i].value, buf, n);
+				http1_is_hop_by_hop(&req.head, req.head.headers[i].name);
+			}
+			write_back(&req);
+			same_body(&req.head, buf + n, len - n);
+		}
+		break;
+	case 1:
+	case 2:
+		whole = http1_parse_response(buf, len, data[0] % 4 == 2, NULL, &res, &why);
+		require(whole >= 0 || (whole == -502 && why), "refused without saying why");
+		if (whole > 0) {
+			within(res.reason, buf, (size_t)whole);
+			same_body(&res.head, buf + whole, len - (size_t)whole);
+		}
+		break;
+	case 3: {
+		struct http1_head head = {.framing = HTTP1_BODY_CHUNKED};
+
+		same_body(&head, buf, len);
+		break;
+	}
+	}
+	free(buf);
+	return 0;
+}
