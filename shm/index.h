@@ -172,5 +172,6 @@ struct index_audit {
 	uint64_t overcounted;                   /* counters above the keys that passed: a writer died */
 	uint64_t garbage;                       /* malformed sets, ids without an owner, chunks shared */
 };
-void index_audit(const struct index *index, struct index_audit *ret);
-	/* One pass, seconds per GiB.  Exact while the writer rests; meanwhile a rough picture. */
+int index_audit(const struct index *index, struct index_audit *ret);
+	/* One pass, seconds per GiB.  Exact while the writer rests; meanwhile a rough picture.
+	 * 0 or -ENOMEM. */

@@ -1,0 +1,238 @@
+/* shm/index_slots.c -- slots of the index: taken, demoted, retired, scrubbed by their own lists. */
+#include "shm/index_writer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LOG_MIN         64u
+#define SCRUB_AHEAD     16u
+
+/* ---- the list of what a slot holds ---- */
+
+int
+log_reserve(struct slot_log *log)
+{
+	size_t cap = log->cap ? log->cap * 2 : LOG_MIN;
+	uint64_t *hash;
+
+	if (log->n < log->cap)
+		return 0;
+	hash = realloc(log->hash, cap * sizeof hash[0]);
+	if (!hash)
+		return -ENOMEM;
+	log->hash = hash;
+	log->cap = cap;
+	return 0;
+}
+
+static int
+hash_compare(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Engines store and remove the same blocks over and over: the list of a slot that lives long is
+ * mostly stale.  Run when it has doubled, so an append pays for it once: ~100 ns. */
+static void
+log_compact(struct index_writer *w, uint16_t id)
+{
+	struct slot_log *log = &w->log[id];
+	size_t kept = 0;
+
+	qsort(log->hash, log->n, sizeof log->hash[0], hash_compare);
+	for (size_t i = 0; i < log->n; i++) {
+		if (i + SCRUB_AHEAD < log->n)
+			__builtin_prefetch(&w->v.bucket[home_of(&w->v, log->hash[i + SCRUB_AHEAD])]);
+		if (kept > 0 && log->hash[kept - 1] == log->hash[i])
+			continue;
+		if (index_has(w, id, log->hash[i]))
+			log->hash[kept++] = log->hash[i];
+	}
+	log->n = kept;
+	log->compact_at = kept * 2 > LOG_COMPACT ? kept * 2 : LOG_COMPACT;
+}
+
+bool
+log_append(struct index_writer *w, uint16_t id, uint64_t hash)
+{
+	struct slot_log *log = &w->log[id];
+	bool speculative = slot_role(w, id) == INDEX_SPECULATIVE;
+
+	if (speculative && log->n >= INDEX_LOG_MAX) {
+		if (log->held >= INDEX_LOG_MAX / 4 * 3)
+			return false;           /* full of what it holds: a compaction would not pay */
+		log_compact(w, id);
+	} else if (log->n >= log->compact_at) {
+		log_compact(w, id);
+	}
+	if (log_reserve(log) < 0)
+		return false;
+	log->hash[log->n++] = hash;
+	return true;
+}
+
+static void
+log_reset(struct slot_log *log)
+{
+	if (log->cap > LOG_COMPACT) {
+		free(log->hash);
+		log->hash = NULL;
+		log->cap = 0;
+	}
+	log->n = 0;
+	log->cursor = 0;
+	log->compact_at = LOG_COMPACT;
+	log->held = 0;
+}
+
+/* ---- slots ---- */
+
+uint32_t
+index_max_slots(const struct index_writer *w)
+{
+	return w->v.max_slots;
+}
+
+uint64_t
+index_slot_word(const struct index_writer *w, uint16_t id)
+{
+	return id_valid(w, id) ? load(&w->v.slot[id].word) : 0;
+}
+
+struct index_slot *
+index_slot_entry(struct index_writer *w, uint16_t id)
+{
+	return id_valid(w, id) ? &w->v.slot[id] : NULL;
+}
+
+uint32_t
+index_slot_held(const struct index_writer *w, uint16_t id)
+{
+	return id_valid(w, id) ? w->log[id].held : 0;
+}
+
+void
+epoch_bump(struct index_writer *w)
+{
+	_Atomic uint64_t *epoch = &w->v.head->slots_epoch;
+
+	store_release(epoch, load(epoch) + 1);                                          /* P5 */
+}
+
+static void
+word_set(struct index_writer *w, uint16_t id, uint32_t gen, uint16_t row, unsigned tier, unsigned role,
+	 enum index_slot_state state)
+{
+	store_release(&w->v.slot[id].word, index_slot_pack(gen, row, (enum index_tier)tier,
+							   (enum index_role)role, state));
+}
+
+/* The same slot, with another role or state. */
+static void
+word_change(struct index_writer *w, uint16_t id, unsigned role, enum index_slot_state state)
+{
+	uint64_t word = load(&w->v.slot[id].word);
+
+	word_set(w, id, index_slot_gen(word), index_slot_row(word), index_slot_tier(word), role, state);
+}
+
+/* Walks up to max entries of retired[at]'s list; at its end the id is FREE again. */
+static unsigned
+scrub_slice(struct index_writer *w, uint32_t at, size_t max)
+{
+	uint16_t id = w->retired[at];
+	struct slot_log *log = &w->log[id];
+	unsigned walked = 0;
+
+	while (log->cursor < log->n && walked < max) {
+		if (log->cursor + SCRUB_AHEAD < log->n)
+			index_prefetch(w, log->hash[log->cursor + SCRUB_AHEAD]);
+		index_take(w, log->hash[log->cursor++], &id, 1);
+		walked++;
+	}
+	stat_add(&w->v.head->scrubbed, walked);
+	if (log->cursor < log->n)
+		return walked;
+	/* No bit names it any more, and readers' copies say retired: it may have a next owner. */
+	word_change(w, id, 0, INDEX_SLOT_FREE);
+	log_reset(log);
+	w->free_ids[w->n_free++] = id;
+	w->n_retired--;
+	for (uint32_t i = at; i < w->n_retired; i++)
+		w->retired[i] = w->retired[i + 1];
+	return walked;
+}
+
+unsigned
+index_scrub(struct index_writer *w, unsigned max)
+{
+	unsigned walked = 0;
+
+	/* A slot that ends counts as one more: empty lists do not make this loop long. */
+	while (w->n_retired > 0 && walked < max)
+		walked += scrub_slice(w, 0, max - walked) + 1;
+	return walked;
+}
+
+static void
+scrub_shortest(struct index_writer *w)
+{
+	uint32_t best = 0;
+
+	if (w->n_retired == 0)
+		return;
+	for (uint32_t i = 1; i < w->n_retired; i++) {
+		const struct slot_log *log = &w->log[w->retired[i]], *least = &w->log[w->retired[best]];
+
+		if (log->n - log->cursor < least->n - least->cursor)
+			best = i;
+	}
+	scrub_slice(w, best, SIZE_MAX);
+}
+
+uint16_t
+index_slot_take(struct index_writer *w, uint16_t row, uint32_t row_gen, enum index_role role,
+		enum index_tier tier, uint32_t block_tokens)
+{
+	if (w->n_free == 0)
+		scrub_shortest(w);
+	if (w->n_free == 0)
+		return 0;
+
+	uint16_t id = w->free_ids[--w->n_free];
+	struct index_slot *slot = &w->v.slot[id];
+
+	slot->row_gen = row_gen;
+	slot->block_tokens = block_tokens;
+	slot->model = 0;
+	slot->born_ns = clock_mono();
+	slot->expires_ns = 0;
+	atomic_store_explicit(&slot->stored, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->removed, 0, memory_order_relaxed);
+	log_reset(&w->log[id]);
+	word_set(w, id, index_slot_gen(load(&slot->word)) + 1, row, tier, role, INDEX_SLOT_LIVE);
+	epoch_bump(w);
+	return id;
+}
+
+void
+index_slot_retire(struct index_writer *w, uint16_t id)
+{
+	if (!id_valid(w, id) || slot_state(w, id) != INDEX_SLOT_LIVE)
+		return;
+	word_change(w, id, slot_role(w, id), INDEX_SLOT_RETIRED);
+	epoch_bump(w);
+	w->log[id].cursor = 0;
+	w->retired[w->n_retired++] = id;
+}
+
+void
+index_slot_demote(struct index_writer *w, uint16_t id)
+{
+	if (!id_valid(w, id) || slot_state(w, id) != INDEX_SLOT_LIVE || slot_role(w, id) != INDEX_EXACT)
+		return;
+	word_change(w, id, INDEX_DEMOTED, INDEX_SLOT_LIVE);
+	epoch_bump(w);
+}
