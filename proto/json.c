@@ -2,8 +2,6 @@
 #include "proto/json.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -405,47 +403,96 @@ json_get_number(struct json_cursor *c, struct slice *ret)
 	return true;
 }
 
-/* Integers of at most seven digits and the comma behind each, as long as another digit follows:
- * eight bytes at a time, without a branch on their length.  *n counts them, out has room for max.
- * Stops in front of an element, which the careful way must read. */
+#ifdef __SSE2__
+/* One bit for each of 64 bytes: is it of that kind? */
+struct kinds {
+	uint64_t digit, zero, comma, blank;
+};
+
+static inline struct kinds
+kinds_of(const char *p)
+{
+	struct kinds k = {0};
+
+	for (unsigned i = 0; i < 4; i++) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
+		__m128i d = _mm_sub_epi8(v, _mm_set1_epi8('0'));
+		__m128i digit = _mm_cmpeq_epi8(_mm_min_epu8(d, _mm_set1_epi8(9)), d);
+		__m128i zero = _mm_cmpeq_epi8(d, _mm_setzero_si128());
+		__m128i comma = _mm_cmpeq_epi8(v, _mm_set1_epi8(','));
+		__m128i blank = _mm_cmpeq_epi8(v, _mm_set1_epi8(' '));
+
+		k.digit |= (uint64_t)(unsigned)_mm_movemask_epi8(digit) << 16 * i;
+		k.zero |= (uint64_t)(unsigned)_mm_movemask_epi8(zero) << 16 * i;
+		k.comma |= (uint64_t)(unsigned)_mm_movemask_epi8(comma) << 16 * i;
+		k.blank |= (uint64_t)(unsigned)_mm_movemask_epi8(blank) << 16 * i;
+	}
+	return k;
+}
+
+/* The decimal digits in the first len (1..7) of the eight bytes at p. */
+static inline uint32_t
+decimal(const char *p, unsigned len)
+{
+	uint64_t t;
+
+	memcpy(&t, p, 8);
+	/* Digits to the top, zeros below: then pairs, fours, eight. */
+	t = (t ^ 0x3030303030303030) << (64 - 8 * len);
+	t = t * 10 + (t >> 8);
+	return (uint32_t)(((t & 0x000000ff000000ff) * 0x000f424000000064 +
+			   (t >> 16 & 0x000000ff000000ff) * 0x0000271000000001) >> 32);
+}
+#endif
+
+/* c->p is at an element: takes integers of at most seven digits, each with the comma and at most one
+ * blank behind it, 64 bytes at a time.  *n counts them, out has room for max.  Stops at an element
+ * (there is one: a comma was taken) that the careful way must read. */
 static void
 integer_run(struct json_cursor *c, uint32_t *out, size_t max, size_t *n)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#ifdef __SSE2__
 	const char *p = c->p;
-	size_t i = *n;
 
-	while (c->end - p >= 16) {
-		uint64_t w, t, stop;
+	while (c->end - p >= 64 + 8) {       /* 8: decimal() may load past the block */
+		struct kinds k = kinds_of(p);
+		uint64_t other = ~(k.digit | k.comma | k.blank);
 
-		memcpy(&w, p, 8);
-		t = w ^ 0x3030303030303030;
-		stop = ((t + 0x7676767676767676) | t) & 0x8080808080808080;
-		if (stop == 0)
-			break;               /* eight digits or more */
-		unsigned bits = (unsigned)__builtin_ctzll(stop) & ~7u;
-
-		if (bits == 0 || (bits > 8 && (t & 0xff) == 0))
-			break;               /* no digit, or a leading zero */
-		const char *q = p + bits / 8;
-
-		if (*q++ != ',')
+		if (other)                   /* only what lies in front of the first other byte */
+			k.comma &= (other & -other) - 1;
+		if (!k.comma)
 			break;
-		q += *q == ' ';
-		if (*q < '0' || *q > '9')
+		/* All up to the last comma of it. */
+		unsigned last = 63 - (unsigned)__builtin_clzll(k.comma);
+		uint64_t mask = ~0ULL >> (63 - last);
+		uint64_t start = k.digit & ~(k.digit << 1) & mask;
+		uint64_t runs = k.digit & k.digit >> 1;
+
+		runs &= runs >> 2;
+		runs &= runs >> 4;           /* where eight digits or more begin */
+		k.blank &= mask;
+		if (!(k.digit & 1) || (k.comma & ~(k.digit << 1)) ||
+		    (k.blank & ~(k.comma << 1)) || (k.zero & start & k.digit >> 1) ||
+		    (runs & mask))
 			break;
-		if (i < max) {
-			/* Digits to the top, zeros below: then pairs, fours, eight. */
-			t <<= 64 - bits;
-			t = t * 10 + (t >> 8);
-			t = ((t & 0x000000ff000000ff) * 0x000f424000000064 +
-			     (t >> 16 & 0x000000ff000000ff) * 0x0000271000000001) >> 32;
-			out[i] = (uint32_t)t;
+		p += last + 1;
+		if (*n >= max) {
+			*n += (size_t)__builtin_popcountll(k.comma);
+		} else {
+			const char *block = p - last - 1;
+
+			for (; k.comma; k.comma &= k.comma - 1, start &= start - 1) {
+				unsigned from = (unsigned)__builtin_ctzll(start);
+				unsigned to = (unsigned)__builtin_ctzll(k.comma);
+
+				if (*n < max)
+					out[*n] = decimal(block + from, to - from);
+				++*n;
+			}
 		}
-		i++;
-		p = q;
+		if (*p == ' ')
+			p++;
 	}
-	*n = i;
 	c->p = p;
 #else
 	(void)c, (void)out, (void)max, (void)n;
