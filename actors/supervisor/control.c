@@ -1,0 +1,191 @@
+/* actors/supervisor/control.c -- <run>/control.sock: reload and attach, for pointsctl.
+ *
+ * Mode 0600: whoever may open it is the operator.  A client that does not read is dropped.
+ */
+#include "actors/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "actors/common/birth.h"
+
+#define TEXT_MAX 8192u
+
+int
+control_open(struct supervisor *s, const char **why)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	mode_t mask;
+	int r = 0;
+
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		s->client[i].fd = -1;
+	snprintf(sa.sun_path, sizeof sa.sun_path, "%s/control.sock", s->options.run_dir);
+	s->control_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->control_fd < 0) {
+		*why = "cannot make the control socket";
+		return -errno;
+	}
+	unlink(sa.sun_path);            /* ours by the lock */
+	mask = umask(0177);
+	if (bind(s->control_fd, (const struct sockaddr *)&sa, sizeof sa) < 0 ||
+	    listen(s->control_fd, 16) < 0) {
+		r = -errno;
+		*why = "cannot bind control.sock in the run directory";
+	}
+	umask(mask);
+	if (r < 0) {
+		close(s->control_fd);
+		s->control_fd = -1;
+	}
+	return r;
+}
+
+static void
+client_drop(struct control_client *client)
+{
+	close(client->fd);
+	outbox_clear(&client->out);
+	*client = (struct control_client){.fd = -1};
+}
+
+void
+control_send(struct supervisor *s, struct control_client *client, enum msg_id id, const void *msg, int fd)
+{
+	(void)s;
+	if (client->fd >= 0 && outbox_send(&client->out, client->fd, id, msg, fd) < 0)
+		client_drop(client);
+}
+
+void
+control_accept(struct supervisor *s)
+{
+	for (;;) {
+		int fd = accept4(s->control_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct control_client *client = NULL;
+
+		if (fd < 0)
+			return;
+		for (unsigned i = 0; i < CONTROL_CLIENTS && !client; i++)
+			if (s->client[i].fd < 0)
+				client = &s->client[i];
+		if (!client) {
+			log_warn("control: %u clients already, another refused", CONTROL_CLIENTS);
+			close(fd);
+			continue;
+		}
+		*client = (struct control_client){.fd = fd};
+	}
+}
+
+static void
+attach(struct supervisor *s, struct control_client *client)
+{
+	const struct config *shown = generation_shown(s);
+
+	for (unsigned i = 0; i < s->n_shares && client->fd >= 0; i++) {
+		const struct share *share = &s->share[i];
+
+		if (share_access(share, ROLE_TOOL, 0, shown ? shown->generation : 0) != SHARE_NO &&
+		    share_send(&client->out, client->fd, share, false) < 0)
+			client_drop(client);
+	}
+	control_send(s, client, MSG_go, &(struct msg_go){0}, -1);
+	client->attached = client->fd >= 0;
+}
+
+static void
+reload_wanted(struct supervisor *s, struct control_client *client, bool dry_run)
+{
+	struct msg_reloaded m = {.generation = s->reload.serving};
+	char text[TEXT_MAX];
+
+	if (dry_run) {
+		m.ok = generation_check(s, text, sizeof text) == 0;
+	} else if (s->draining) {
+		snprintf(text, sizeof text, "the supervisor is ending");
+	} else if (s->reload.serving == 0) {
+		snprintf(text, sizeof text, "the first generation is not in force yet");
+	} else {
+		client->waits = 2;      /* becomes 1 when that load begins */
+		log_info("reload: asked for by a control client");
+		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+		return;
+	}
+	m.text = slice_str(text);
+	control_send(s, client, MSG_reloaded, &m, -1);
+}
+
+void
+control_read(struct supervisor *s, struct control_client *client)
+{
+	char buf[4096];
+	struct msg m;
+
+	for (unsigned n = 0; n < 16 && client->fd >= 0; n++) {
+		int fd, r;
+		ssize_t len = msg_recv_fd(client->fd, buf, sizeof buf, &fd);
+
+		if (len == -EAGAIN)
+			return;
+		if (fd >= 0)
+			close(fd);
+		r = len > 0 ? msg_unpack(buf, (size_t)len, &m) : -EPIPE;
+		if (r < 0) {
+			if (len > 0)
+				count_add(&s->process, COUNTER_messages_unknown, 1);
+			client_drop(client);
+			return;
+		}
+		if (m.id == MSG_reload)
+			reload_wanted(s, client, m.u.reload.dry_run != 0);
+		else if (m.id == MSG_attach)
+			attach(s, client);
+		else
+			client_drop(client);
+	}
+}
+
+void
+control_reloading(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		if (s->client[i].fd >= 0 && s->client[i].waits == 2)
+			s->client[i].waits = 1;
+}
+
+void
+control_reloaded(struct supervisor *s, bool ok, uint32_t generation, const char *text)
+{
+	struct msg_reloaded m = {.ok = ok, .generation = generation, .text = slice_str(text)};
+
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++) {
+		if (s->client[i].fd < 0 || s->client[i].waits != 1)
+			continue;
+		s->client[i].waits = 0;
+		control_send(s, &s->client[i], MSG_reloaded, &m, -1);
+	}
+}
+
+void
+control_broadcast(struct supervisor *s, enum msg_id id, const void *msg)
+{
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		if (s->client[i].fd >= 0 && s->client[i].attached)
+			control_send(s, &s->client[i], id, msg, -1);
+}
+
+void
+control_close(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		if (s->client[i].fd >= 0)
+			client_drop(&s->client[i]);
+	if (s->control_fd >= 0)
+		close(s->control_fd);
+	s->control_fd = -1;
+}

@@ -1,0 +1,216 @@
+/* actors/supervisor/fleet.c -- which workers the table knows: identity, generation and intent.
+ *
+ * A row stays with its uid.  It appears when a configuration names its member, before any policy
+ * process of that configuration is born; it drains when a configuration in force names it no more,
+ * and is removed once no request is charged to it and no rollback could bring it back.
+ * Only line 0 and the text are ours: metrics and kvevents start their lines anew when they see
+ * another row_gen.
+ */
+#include "actors/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REUSE_NS 60000000000ull         /* a removed row's id rests that long */
+
+static unsigned
+intent(const struct row *row)
+{
+	return atomic_load_explicit(&row->intent, memory_order_acquire);
+}
+
+static void
+intent_set(struct supervisor *s, uint16_t id, enum row_intent to)
+{
+	static const char *const names[] = {"none", "serve", "drain", "remove"};
+	struct row *row = &s->rows.row[id];
+	unsigned from = intent(row);
+
+	if (from == (unsigned)to)
+		return;
+	log_info("row id=%u member=%s/%s rank=%u row_gen=%u: %s -> %s", id, s->rows.text[id].set,
+		 s->rows.text[id].member, row->rank, row->row_gen, names[from & 3], names[to]);
+	atomic_store_explicit(&row->intent, (uint8_t)to, memory_order_release);
+	if (to == INTENT_REMOVE)
+		s->removed_ns[id] = clock_mono();
+}
+
+/* The worker table changed: tell everybody once. */
+static void
+changed(struct supervisor *s)
+{
+	uint64_t version = atomic_fetch_add_explicit(&s->rows.head->version, 1, memory_order_release) + 1;
+	struct msg_rows_changed m = {.version = version};
+
+	children_broadcast(s, MSG_rows_changed, &m);
+}
+
+static const struct manifest_member *
+member_of(const struct manifest *manifest, uint64_t uid)
+{
+	for (uint32_t i = 0; i < manifest->n_members; i++)
+		if (manifest->members[i].uid == uid)
+			return &manifest->members[i];
+	return NULL;
+}
+
+static bool
+named_by_any(struct supervisor *s, uint64_t uid)
+{
+	for (unsigned i = 0; i < CONFIGS_MAX; i++)
+		if (s->config[i].generation && member_of(s->config[i].manifest, uid))
+			return true;
+	return false;
+}
+
+/* A row for a member that has none: a fresh id while there is one, else one that rested. */
+static uint16_t
+row_take(struct supervisor *s)
+{
+	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	mono_ns now = clock_mono();
+
+	if (count < s->rows.capacity)
+		return (uint16_t)count;
+	for (uint32_t i = 0; i < count; i++)
+		if (intent(&s->rows.row[i]) == INTENT_REMOVE && now > s->removed_ns[i] + REUSE_NS &&
+		    !named_by_any(s, s->rows.row[i].uid))
+			return (uint16_t)i;
+	return ROW_NONE;
+}
+
+/* What the configuration says of a row besides its identity. */
+static void
+row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
+	 const struct manifest_member *member)
+{
+	const struct manifest_set *set = &manifest->sets[member->set];
+	struct row_text *text = &s->rows.text[id];
+	struct row *row = &s->rows.row[id];
+	bool v6 = strchr(member->url.host, ':') != NULL;
+
+	row->uid = member->uid;
+	row->kind = ROW_WORKER;
+	row->rank = member->rank;
+	row->block_tokens = set->block_tokens;
+	row->ranks = set->ranks;
+	snprintf(text->set, sizeof text->set, "%s", set->name);
+	snprintf(text->member, sizeof text->member, "%s", member->name);
+	snprintf(text->url, sizeof text->url, v6 ? "http://[%s]:%u" : "http://%s:%u", member->url.host,
+		 member->url.port);
+	snprintf(text->model, sizeof text->model, "%s", set->model);
+}
+
+static int
+row_add(struct supervisor *s, const struct manifest *manifest, const struct manifest_member *member)
+{
+	uint16_t id = rows_find(&s->rows, member->uid);
+	struct row *row;
+
+	if (id != ROW_NONE && intent(&s->rows.row[id]) != INTENT_REMOVE)
+		return 0;               /* serving, or draining until a commit decides */
+	if (id == ROW_NONE)
+		id = row_take(s);
+	if (id == ROW_NONE)
+		return -ENOSPC;
+	row = &s->rows.row[id];
+	atomic_store_explicit(&row->intent, INTENT_NONE, memory_order_release);
+	row_fill(s, id, manifest, member);
+	row->since_ns = clock_mono();
+	atomic_fetch_add_explicit(&row->row_gen, 1, memory_order_release);
+	if (id == atomic_load_explicit(&s->rows.head->count, memory_order_relaxed))
+		atomic_store_explicit(&s->rows.head->count, id + 1u, memory_order_release);
+	intent_set(s, id, INTENT_SERVE);
+	return 1;
+}
+
+int
+fleet_add(struct supervisor *s, const struct manifest *manifest)
+{
+	bool any = false;
+	int r = 0;
+
+	for (uint32_t i = 0; i < manifest->n_members && r >= 0; i++) {
+		r = row_add(s, manifest, &manifest->members[i]);
+		any |= r > 0;
+	}
+	if (any)
+		changed(s);
+	return r < 0 ? r : 0;
+}
+
+void
+fleet_commit(struct supervisor *s, const struct manifest *manifest)
+{
+	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	bool any = false;
+
+	for (uint16_t i = 0; i < count; i++) {
+		struct row *row = &s->rows.row[i];
+		const struct manifest_member *member = member_of(manifest, row->uid);
+		unsigned was = intent(row);
+
+		if (!member) {
+			if (was == INTENT_SERVE) {
+				intent_set(s, i, INTENT_DRAIN);
+				any = true;
+			}
+			continue;
+		}
+		const struct manifest_set *set = &manifest->sets[member->set];
+		if (strcmp(s->rows.text[i].model, set->model) != 0) {
+			/* The same address serves another model: nothing known of it holds. */
+			intent_set(s, i, INTENT_REMOVE);
+			row_add(s, manifest, member);
+			any = true;
+		} else if (row->block_tokens != set->block_tokens || row->ranks != set->ranks ||
+			   was == INTENT_DRAIN) {
+			row->block_tokens = set->block_tokens;
+			row->ranks = set->ranks;
+			intent_set(s, i, INTENT_SERVE);
+			any = true;
+		}
+	}
+	if (any)
+		changed(s);
+}
+
+static bool
+row_idle(const struct supervisor *s, uint16_t id)
+{
+	uint32_t row_gen = atomic_load_explicit(&s->rows.row[id].row_gen, memory_order_relaxed);
+
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		const struct child *c = s->child[i];
+		struct cell_values v;
+
+		if (!c || c->role != ROLE_INGRESS || id >= c->column.rows)
+			continue;
+		if (!cell_read(&c->column.cell[id], row_gen, &v) || v.prefilling || v.decoding)
+			return false;
+	}
+	return true;
+}
+
+bool
+fleet_tick(struct supervisor *s, mono_ns now)
+{
+	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	bool left = false, any = false;
+
+	(void)now;
+	for (uint16_t i = 0; i < count; i++) {
+		if (intent(&s->rows.row[i]) != INTENT_DRAIN)
+			continue;
+		if (s->reload.state == RELOAD_IDLE && row_idle(s, i)) {
+			intent_set(s, i, INTENT_REMOVE);
+			any = true;
+		} else {
+			left = true;
+		}
+	}
+	if (any)
+		changed(s);
+	return left;
+}

@@ -1,0 +1,458 @@
+/* actors/supervisor/generation.c -- performs what the state machine of reload.c decides.
+ *
+ * A generation is one checked configuration: its documents in a CONFIG segment, rows for its members,
+ * and policy processes born with it.  Everybody else sees its documents only once it is in force.
+ */
+#include "actors/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS 1000000ull
+#define POLICY_DRAIN_NS (9000 * MS)     /* reload.c kills after 10 s */
+#define EVENTS_MAX 64u
+
+struct config *
+generation_config(struct supervisor *s, uint32_t generation)
+{
+	for (unsigned i = 0; generation && i < CONFIGS_MAX; i++)
+		if (s->config[i].generation == generation)
+			return &s->config[i];
+	return NULL;
+}
+
+struct config *
+generation_shown(struct supervisor *s)
+{
+	return generation_config(s, s->reload.serving ? s->reload.serving : s->reload.generation);
+}
+
+static void
+config_drop(struct supervisor *s, struct config *c)
+{
+	shares_drop_config(s, c->generation);
+	segment_detach(&c->seg);
+	manifest_free(&c->manifest);
+	*c = (struct config){.seg.fd = -1};
+}
+
+/* Snapshots nobody can come back to. */
+static void
+configs_sweep(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CONFIGS_MAX; i++) {
+		struct config *c = &s->config[i];
+		const struct reload *m = &s->reload;
+
+		if (c->generation && c->generation != m->serving && c->generation != m->generation &&
+		    c->generation != m->next && c->generation != m->old)
+			config_drop(s, c);
+	}
+}
+
+/* All complaints, one a line, cut at cap. */
+static void
+errors_text(const struct yaml_errors *errs, char *buf, size_t cap)
+{
+	size_t n = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; i < errs->n && n < cap; i++) {
+		const struct yaml_error *e = &errs->list[i];
+
+		n += (size_t)snprintf(buf + n, cap - n, "%s%s:%u:%u: %s", n ? "\n" : "", e->file, e->line,
+				      e->column, e->text);
+	}
+	if (errs->dropped && n < cap)
+		snprintf(buf + n, cap - n, "\n%zu more", errs->dropped);
+}
+
+static int
+files_load(struct supervisor *s, struct manifest **ret, char *text, size_t cap)
+{
+	struct yaml_errors errs = {0};
+	int r = manifest_load_paths(s->options.paths, s->options.n_paths, ret, &errs);
+
+	if (r < 0) {
+		errors_text(&errs, text, cap);
+		if (!text[0])
+			snprintf(text, cap, "cannot load the configuration: %s", strerror(-r));
+	}
+	yaml_errors_free(&errs);
+	return r;
+}
+
+/* What a running set cannot take over: said, not refused. */
+static void
+restart_text(const struct manifest *was, const struct manifest *is, char *buf, size_t cap)
+{
+	const struct manifest_gateway *a = &was->gateway, *b = &is->gateway;
+	size_t n = 0;
+
+	buf[0] = 0;
+#define NEEDS_RESTART(condition, name)                                                                 \
+	if ((condition) && n < cap)                                                                    \
+		n += (size_t)snprintf(buf + n, cap - n, "%swarning: %s changed: takes effect after a " \
+				      "restart", n ? "\n" : "", name)
+	NEEDS_RESTART(a->n_listen != b->n_listen ||
+		      memcmp(a->listen, b->listen, sizeof a->listen) != 0, "GatewayBackend spec.listen");
+	NEEDS_RESTART(a->ingresses != b->ingresses, "GatewayBackend spec.ingresses");
+	NEEDS_RESTART(a->admin.port != b->admin.port || strcmp(a->admin.host, b->admin.host) != 0,
+		      "GatewayBackend spec.admin.listen");
+	NEEDS_RESTART(a->index_blocks != b->index_blocks || a->index_max_slots != b->index_max_slots,
+		      "GatewayBackend spec.index");
+#undef NEEDS_RESTART
+}
+
+static void
+journal_note(struct supervisor *s, uint32_t generation, bool ok, const char *text)
+{
+	const struct config *c = generation_config(s, generation);
+	struct journal_record head = {.kind = JOURNAL_CONFIG, .when = clock_wall(),
+				      .config_hash = c ? manifest_hash(c->manifest) : 0};
+	struct journal_config config = {.generation = generation, .ok = ok};
+
+	snprintf(config.text, sizeof config.text, "%s", text);
+	journal_append(&s->process.journal, &head, &config, sizeof config, NULL, 0);
+}
+
+static void
+refused(struct supervisor *s, uint32_t generation, const char *text)
+{
+	char quoted[600];
+
+	log_quote(quoted, sizeof quoted, text, (unsigned)strlen(text));
+	log_error("reload generation=%u: refused, generation %u serves on: %s", generation,
+		  s->reload.serving, quoted);
+	snprintf(s->roster.head->last_error, sizeof s->roster.head->last_error, "%.511s",
+		 text);
+	atomic_store_explicit(&s->roster.head->last_reload_ok, 0, memory_order_release);
+	supervisor_roster_touch(s);
+	count_add(&s->process, COUNTER_reloads_refused, 1);
+	journal_note(s, generation, false, text);
+	control_reloaded(s, false, s->reload.serving, text);
+}
+
+/* ---- one function per action ---- */
+
+static void
+do_load(struct supervisor *s, struct reload_event *ret)
+{
+	struct config *c = NULL, *shown = generation_shown(s);
+	struct manifest *manifest = NULL;
+	char text[4096] = "", *save = NULL;
+	uint32_t generation = s->last_generation + 1;
+	int r;
+
+	*ret = (struct reload_event){.type = RELOAD_NOT_LOADED};
+	s->last_failed[0] = 0;
+	control_reloading(s);
+	configs_sweep(s);
+	r = files_load(s, &manifest, text, sizeof text);
+	if (r < 0) {
+		refused(s, generation, text);
+		return;
+	}
+	for (unsigned i = 0; i < CONFIGS_MAX && !c; i++)
+		if (!s->config[i].generation)
+			c = &s->config[i];
+	r = c ? config_create(&c->seg, manifest, generation) : -ENOSPC;
+	if (r == 0) {
+		c->generation = generation;
+		c->manifest = manifest;
+		r = shares_add(s, &c->seg, SEGMENT_CONFIG, ROLE_SUPERVISOR, 0, 0, generation);
+		if (r == 0)
+			r = fleet_add(s, manifest);
+	}
+	if (r < 0) {
+		snprintf(text, sizeof text, "cannot make the new generation: %s", strerror(-r));
+		if (c && c->generation)
+			config_drop(s, c);
+		else
+			manifest_free(&manifest);
+		if (shown)
+			fleet_commit(s, shown->manifest);
+		refused(s, generation, text);
+		return;
+	}
+	if (shown) {
+		restart_text(shown->manifest, manifest, text, sizeof text);
+		for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+			log_warn("reload generation=%u: %s", generation, line);
+	}
+	s->last_generation = generation;
+	*ret = (struct reload_event){
+		.type = RELOAD_LOADED, .generation = generation,
+		.settings = {.standby = manifest->gateway.policy_standby,
+			     .probation_ns = manifest->gateway.policy_probation_ns,
+			     .load_deadline_ns = manifest->gateway.policy_load_deadline_ns},
+	};
+}
+
+/* Its documents are everybody's now; known: they were born with them. */
+static void
+in_force(struct supervisor *s, uint32_t generation, bool known)
+{
+	struct config *c = generation_config(s, generation);
+	struct roster_header *head = s->roster.head;
+
+	log_set_generation(generation);
+	if (!known)
+		shares_announce_config(s, generation);
+	if (c) {
+		fleet_commit(s, c->manifest);
+		head->config_hash = manifest_hash(c->manifest);
+	}
+	head->committed = clock_wall();
+	atomic_store_explicit(&head->generation, generation, memory_order_release);
+	supervisor_roster_touch(s);
+}
+
+static void
+do_serving(struct supervisor *s, uint32_t generation)
+{
+	char text[1024] = "";
+	const struct config *was = generation_config(s, s->reload.old);
+	const struct config *is = generation_config(s, generation);
+
+	log_info("generation: %u -> %u, every ingress has acknowledged", s->reload.old, generation);
+	in_force(s, generation, s->reload.old == 0);
+	atomic_store_explicit(&s->roster.head->last_reload_ok, 1, memory_order_release);
+	s->roster.head->last_error[0] = 0;
+	count_add(&s->process, COUNTER_reloads, 1);
+	journal_note(s, generation, true, "in force");
+	if (was && is)
+		restart_text(was->manifest, is->manifest, text, sizeof text);
+	control_reloaded(s, true, generation, text);
+}
+
+static void
+do_refuse(struct supervisor *s, const struct reload_action *a)
+{
+	struct config *shown = generation_shown(s), *c = generation_config(s, a->generation);
+	char text[700];
+
+	snprintf(text, sizeof text, "%s%s%s", a->why, s->last_failed[0] ? ": " : "", s->last_failed);
+	if (s->reload.serving == 0) {
+		log_error("start: the first configuration did not come up: %s", text);
+		supervisor_stop(s, 78);
+		return;
+	}
+	refused(s, a->generation, text);
+	if (shown)
+		fleet_commit(s, shown->manifest);       /* rows only it named drain */
+	if (c && c != shown)
+		config_drop(s, c);
+}
+
+static void
+do_rolled_back(struct supervisor *s, uint32_t generation)
+{
+	char text[700];
+
+	snprintf(text, sizeof text, "rolled back to generation %u: its policy processes died in probation%s%s",
+		 generation, s->last_failed[0] ? ": " : "", s->last_failed);
+	log_error("generation: -> %u, %s", generation, text);
+	in_force(s, generation, false);
+	snprintf(s->roster.head->last_error, sizeof s->roster.head->last_error, "%.511s",
+		 text);
+	atomic_store_explicit(&s->roster.head->last_reload_ok, 0, memory_order_release);
+	count_add(&s->process, COUNTER_rollbacks, 1);
+	journal_note(s, generation, false, text);
+	control_reloaded(s, false, generation, text);   /* who still waits for the switch */
+	configs_sweep(s);
+}
+
+static void
+to_ingress(struct supervisor *s, const struct reload_action *a)
+{
+	struct child *c = child_find(s, a->ingress);
+
+	if (!c)
+		return;
+	if (a->type == RELOAD_DO_ACTIVATE) {
+		struct msg_activate m = {.policy_gen = a->generation, .policy_inc = a->policy};
+
+		log_info("activate ingress=%u policy=%u generation=%u", c->index, a->policy, a->generation);
+		child_send(s, c, MSG_activate, &m, -1);
+	} else if (a->type == RELOAD_DO_STANDBY) {
+		struct msg_standby m = {.policy_gen = a->generation, .policy_inc = a->policy};
+
+		child_send(s, c, MSG_standby, &m, -1);
+	} else {
+		child_kill(c, a->why);
+	}
+}
+
+static void
+to_policy(struct supervisor *s, const struct reload_action *a)
+{
+	struct child *c = child_find(s, a->policy);
+
+	if (!c)
+		return;
+	if (a->type == RELOAD_DO_OPEN) {
+		struct msg_open m = {.policy_gen = a->generation};
+
+		log_info("open policy=%u generation=%u: every live ingress asks it", a->policy,
+			 a->generation);
+		child_send(s, c, MSG_open, &m, -1);
+	} else if (a->type == RELOAD_DO_DRAIN) {
+		child_drain(s, c, clock_mono() + POLICY_DRAIN_NS);
+	} else {
+		child_kill(c, a->why);
+	}
+}
+
+/* Performs one action; true: it has an answer for the machine, in ret. */
+static bool
+perform(struct supervisor *s, const struct reload_action *a, struct reload_event *ret)
+{
+	switch (a->type) {
+	case RELOAD_DO_LOAD:
+		do_load(s, ret);
+		return true;
+	case RELOAD_DO_SPAWN:
+		if (child_spawn(s, ROLE_POLICY, 0, a->policy, a->generation) == 0)
+			return false;
+		*ret = (struct reload_event){.type = RELOAD_POLICY_GONE, .policy = a->policy};
+		return true;
+	case RELOAD_DO_ACTIVATE:
+	case RELOAD_DO_STANDBY:
+	case RELOAD_DO_KILL_INGRESS:
+		to_ingress(s, a);
+		break;
+	case RELOAD_DO_OPEN:
+	case RELOAD_DO_DRAIN:
+	case RELOAD_DO_KILL_POLICY:
+		to_policy(s, a);
+		break;
+	case RELOAD_DO_SERVING:
+		do_serving(s, a->generation);
+		break;
+	case RELOAD_DO_REFUSE:
+		do_refuse(s, a);
+		break;
+	case RELOAD_DO_ROLLED_BACK:
+		do_rolled_back(s, a->generation);
+		break;
+	case RELOAD_DO_SETTLED:
+		log_info("generation %u: probation -> settled", a->generation);
+		configs_sweep(s);
+		break;
+	}
+	return false;
+}
+
+void
+generation_policy_roster(struct supervisor *s)
+{
+	const struct reload *m = &s->reload;
+	uint32_t standby = reload_standby(m);
+
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		struct child *c = s->child[i];
+
+		if (!c || c->role != ROLE_POLICY || c->state == ROSTER_STARTING ||
+		    c->state == ROSTER_DRAINING)
+			continue;
+		child_state(s, c, c->incarnation == m->want && m->settled ? ROSTER_ACTIVE :
+				  c->incarnation == standby ? ROSTER_STANDBY : ROSTER_READY);
+	}
+	if (atomic_load_explicit(&s->roster.head->reload, memory_order_relaxed) != (uint32_t)m->state) {
+		log_info("reload: %s -> %s", reload_state_name((enum reload_state)atomic_load_explicit(
+			 &s->roster.head->reload, memory_order_relaxed)), reload_state_name(m->state));
+		atomic_store_explicit(&s->roster.head->reload, (uint32_t)m->state, memory_order_release);
+		supervisor_roster_touch(s);
+	}
+}
+
+void
+generation_event(struct supervisor *s, const struct reload_event *event)
+{
+	struct reload_event queue[EVENTS_MAX] = {*event};
+	struct reload_actions actions;
+	unsigned n = 1;
+
+	if (s->draining)
+		return;                 /* everybody goes; nobody replaces anybody */
+	/* Actions never hear or reap, so no event comes in between but the answers kept here. */
+	for (unsigned i = 0; i < n && !s->draining; i++) {
+		reload_step(&s->reload, clock_mono(), &queue[i], &actions);
+		for (unsigned k = 0; k < actions.n; k++)
+			if (n < EVENTS_MAX && perform(s, &actions.list[k], &queue[n]))
+				n++;
+	}
+	generation_policy_roster(s);
+}
+
+/* ---- dry run ---- */
+
+static bool
+has_member(const struct manifest *m, uint64_t uid)
+{
+	for (uint32_t i = 0; i < m->n_members; i++)
+		if (m->members[i].uid == uid)
+			return true;
+	return false;
+}
+
+static size_t
+member_lines(const struct manifest *from, const struct manifest *to, const char *sign, char *buf,
+	     size_t cap, size_t n)
+{
+	for (uint32_t i = 0; i < from->n_members && n < cap; i++)
+		if (!has_member(to, from->members[i].uid))
+			n += (size_t)snprintf(buf + n, cap - n, "%s member %s/%s rank %u\n", sign,
+					      from->sets[from->members[i].set].name,
+					      from->members[i].name, from->members[i].rank);
+	return n < cap ? n : cap;
+}
+
+static size_t
+model_lines(const struct manifest *from, const struct manifest *to, const char *sign, char *buf,
+	    size_t cap, size_t n)
+{
+	for (uint32_t i = 0; i < from->n_models && n < cap; i++)
+		if (!manifest_find_model(to, from->models[i].name, strlen(from->models[i].name)))
+			n += (size_t)snprintf(buf + n, cap - n, "%s model %s\n", sign,
+					      from->models[i].name);
+	return n < cap ? n : cap;
+}
+
+int
+generation_check(struct supervisor *s, char *buf, size_t cap)
+{
+	const struct config *shown = generation_shown(s);
+	struct manifest *is = NULL;
+	size_t n = 0;
+	int r = files_load(s, &is, buf, cap);
+
+	if (r < 0)
+		return r;
+	buf[0] = 0;
+	if (shown && manifest_hash(shown->manifest) == manifest_hash(is)) {
+		snprintf(buf, cap, "nothing changed\n");
+	} else if (shown) {
+		n = member_lines(shown->manifest, is, "-", buf, cap, n);
+		n = member_lines(is, shown->manifest, "+", buf, cap, n);
+		n = model_lines(shown->manifest, is, "-", buf, cap, n);
+		n = model_lines(is, shown->manifest, "+", buf, cap, n);
+		if (n + 1 < cap)
+			restart_text(shown->manifest, is, buf + n, cap - n);
+		if (!buf[0])
+			snprintf(buf, cap, "same members and models; other settings changed\n");
+	}
+	manifest_free(&is);
+	return 0;
+}
+
+void
+generation_close(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CONFIGS_MAX; i++)
+		if (s->config[i].generation)
+			config_drop(s, &s->config[i]);
+}

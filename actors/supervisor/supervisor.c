@@ -1,0 +1,459 @@
+/* actors/supervisor/supervisor.c -- bin/pointsman: starts all other processes and replaces them.
+ *
+ * Owns    listening sockets, segments, configuration snapshots, generations; identity, row
+ *         generation and intent in the worker table; the roster.
+ * Hears   SIGHUP reload, SIGTERM/SIGINT drain (twice: at once), control clients, its children.
+ * Says    birth, segments, activate, open, drain (messages.def 40-58); reloaded to control clients.
+ * Dies    the children serve on; a new one takes the run lock, ends them and starts afresh.
+ *
+ * Exit    0 ended as asked, 1 -n found errors or a start failed, 64 usage, 78 configuration refused.
+ */
+#include "actors/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include "shm/index.h"
+
+#define MS 1000000ull
+#define DEFAULT_CONFIG "/etc/pointsman"
+#define DEFAULT_RUN_DIR "/run/pointsman"
+#define BUSY_MS         20              /* while a switch, a restart or a drain is under way */
+#define IDLE_MS         1000            /* heartbeat of our own segment */
+#define OTHERS_DRAIN_NS (5000 * MS)     /* kvevents, metrics, admin, policy owe nothing long */
+#define JOURNAL_BYTES   (64u << 10)
+#define EXIT_USAGE      64
+#define EXIT_REFUSED    78
+
+static void
+usage(FILE *to)
+{
+	fprintf(to,
+		"usage: pointsman [-nv] [-c PATH]... [-r DIR]\n"
+		"  -c PATH    a configuration file, or a directory of *.yaml (default " DEFAULT_CONFIG ")\n"
+		"  -n         check the configuration, print every error, change nothing\n"
+		"  -r DIR     run directory: lock, sockets (default " DEFAULT_RUN_DIR ")\n"
+		"  -v         log debug lines too\n"
+		"  --help, --version\n"
+		"SIGHUP reloads, SIGTERM drains and ends, a second SIGTERM ends at once.\n");
+}
+
+/* -1: go on; else exit with that. */
+static int
+options_parse(struct options *o, int argc, char **argv)
+{
+	static const struct option names[] = {
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+	static char default_path[] = DEFAULT_CONFIG;
+	int c;
+
+	*o = (struct options){.run_dir = DEFAULT_RUN_DIR, .level = LEVEL_INFO};
+	o->paths = calloc((size_t)argc + 1, sizeof *o->paths);
+	if (!o->paths)
+		return 1;
+	while ((c = getopt_long(argc, argv, "c:nr:v", names, NULL)) != -1)
+		switch (c) {
+		case 'c': o->paths[o->n_paths++] = optarg; break;
+		case 'n': o->check_only = true; break;
+		case 'r': o->run_dir = optarg; break;
+		case 'v': o->level = LEVEL_DEBUG; break;
+		case 'h': usage(stdout); return 0;
+		case 'V': printf("pointsman %s\n", PM_VERSION); return 0;
+		default: usage(stderr); return EXIT_USAGE;
+		}
+	if (optind < argc) {
+		fprintf(stderr, "pointsman: what is \"%s\"?\n", argv[optind]);
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (o->n_paths == 0)
+		o->paths[o->n_paths++] = default_path;
+	return -1;
+}
+
+/* Errors to standard error.  NULL: there were some. */
+static struct manifest *
+manifest_read(const struct options *o)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *manifest = NULL;
+	int r = manifest_load_paths(o->paths, o->n_paths, &manifest, &errs);
+
+	if (r < 0 && errs.n == 0)
+		fprintf(stderr, "pointsman: cannot load the configuration: %s\n", strerror(-r));
+	yaml_errors_print(&errs, stderr);
+	yaml_errors_free(&errs);
+	return r < 0 ? NULL : manifest;
+}
+
+static int
+check(const struct options *o)
+{
+	struct manifest *manifest = manifest_read(o);
+
+	if (!manifest)
+		return 1;
+	printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, %u workers\n",
+	       manifest->n_models, manifest->n_policies, manifest->n_pools, manifest->n_sets,
+	       manifest->n_members);
+	manifest_free(&manifest);
+	return 0;
+}
+
+/* ---- open and close ---- */
+
+static int
+bin_dir(struct supervisor *s)
+{
+	ssize_t n = readlink("/proc/self/exe", s->bin_dir, sizeof s->bin_dir - 1);
+	char *slash;
+
+	if (n < 0)
+		return -errno;
+	s->bin_dir[n] = 0;
+	slash = strrchr(s->bin_dir, '/');
+	if (slash)
+		*slash = 0;
+	return 0;
+}
+
+static int
+signals_open(struct supervisor *s)
+{
+	static const int heard[] = {SIGHUP, SIGTERM, SIGINT, SIGCHLD, SIGUSR2};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (unsigned i = 0; i < sizeof heard / sizeof heard[0]; i++)
+		sigaddset(&set, heard[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signal_fd < 0 ? -errno : 0;
+}
+
+/* Every process holds descriptors per connection or segment: as many as we may. */
+static void
+limits_raise(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+/* Index slot ids: six per row (two exact, two speculative, two demoted), and room for growth. */
+static uint32_t
+slots_wanted(const struct manifest *m)
+{
+	static const uint32_t sizes[] = {62, 254, 1022, 4094, 16382};
+	uint32_t want = 6 * (m->n_members + m->n_members / 2 + 4);
+
+	if (m->gateway.index_max_slots)
+		return m->gateway.index_max_slots;
+	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+		if (want <= sizes[i])
+			return sizes[i];
+	return 65534;
+}
+
+static int
+segments_open(struct supervisor *s, const struct manifest *manifest)
+{
+	uint64_t seed = 0;
+	int r;
+
+	if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+		seed = clock_wall();
+	r = rows_create(&s->rows, ROWS_DEFAULT);
+	if (r == 0)
+		r = shares_add(s, &s->rows.seg, SEGMENT_ROWS, ROLE_SUPERVISOR, 0, 0, 0);
+	if (r == 0)
+		r = index_create(&s->index, manifest->gateway.index_blocks, slots_wanted(manifest), seed);
+	if (r == 0)
+		r = shares_add(s, &s->index, SEGMENT_INDEX, ROLE_KVEVENTS, 0, 0, 0);
+	if (r == 0)
+		r = roster_create(&s->roster);
+	if (r == 0)
+		r = shares_add(s, &s->roster.seg, SEGMENT_ROSTER, ROLE_SUPERVISOR, 0, 0, 0);
+	if (r == 0)
+		r = process_create(&s->process, ROLE_SUPERVISOR, 0, 0, 0, JOURNAL_BYTES);
+	if (r == 0)
+		r = shares_add(s, &s->process.seg, SEGMENT_PROCESS, ROLE_SUPERVISOR, 0, 0, 0);
+	if (r < 0)
+		return r;
+	segment_claim(&s->roster.seg);
+	segment_claim(&s->process.seg);
+	s->roster.head->born = clock_wall();
+
+	struct roster_entry *e = &s->roster.entry[0];
+	e->role = ROLE_SUPERVISOR;
+	e->pid = (uint32_t)getpid();
+	e->since_ns = clock_mono();
+	atomic_store_explicit(&e->state, ROSTER_READY, memory_order_release);
+	return 0;
+}
+
+static int
+supervisor_open(struct supervisor *s, const char **why)
+{
+	struct manifest *manifest = manifest_read(&s->options);
+	int r;
+
+	*why = "its configuration has errors";
+	if (!manifest)
+		return -EINVAL;
+	*why = "cannot set up signals";
+	r = signals_open(s);
+	limits_raise();
+	if (r == 0 && (r = bin_dir(s)) < 0)
+		*why = "cannot find its own program";
+	if (r == 0)
+		r = rundir_open(s, why);
+	if (r == 0 && (r = segments_open(s, manifest)) < 0)
+		*why = "cannot make shared memory";
+	if (r == 0)
+		r = listeners_open(s, manifest, why);
+	if (r == 0)
+		r = control_open(s, why);
+	if (r == 0) {
+		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+		*why = "its configuration has errors";
+		r = generation_shown(s) ? 0 : -EINVAL;
+	}
+	if (r == 0)
+		seats_make(s, manifest);
+	manifest_free(&manifest);
+	return r;
+}
+
+static void
+supervisor_close(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)     /* a start that failed half-way */
+		if (s->child[i])
+			child_kill(s->child[i], "belongs to a start that failed");
+	for (unsigned n = 0; n < 100; n++) {
+		bool some = false;
+
+		children_reap(s);
+		for (unsigned i = 0; i < CHILDREN_MAX; i++)
+			some |= s->child[i] != NULL;
+		if (!some)
+			break;
+		poll(NULL, 0, 10);
+	}
+	control_close(s);
+	listeners_close(s);
+	generation_close(s);
+	for (unsigned i = s->n_shares; i-- > 0;)
+		close(s->share[i].ro_fd);
+	s->n_shares = 0;
+	process_detach(&s->process);
+	roster_detach(&s->roster);
+	segment_detach(&s->index);
+	rows_detach(&s->rows);
+	free(s->seat);
+	rundir_close(s);
+	if (s->signal_fd >= 0)
+		close(s->signal_fd);
+	free(s->options.paths);
+}
+
+/* ---- the end ---- */
+
+void
+supervisor_stop(struct supervisor *s, int exit_code)
+{
+	const struct config *shown = generation_shown(s);
+	uint64_t limit = shown ? shown->manifest->gateway.timeouts.drain_ns : OTHERS_DRAIN_NS;
+	mono_ns now = clock_mono();
+
+	if (s->draining)
+		return;
+	log_info("supervisor: serving -> draining, %llu s at most", (unsigned long long)(limit / 1000 / MS));
+	s->draining = true;
+	s->drain_stage = 1;
+	s->drain_deadline_ns = now + limit;
+	s->exit_code = exit_code;
+	atomic_store_explicit(&s->roster.head->draining, 1, memory_order_release);
+	supervisor_roster_touch(s);
+	listeners_close(s);             /* closed for good when the last ingress has swept its own */
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
+			child_drain(s, s->child[i], s->drain_deadline_ns);
+}
+
+static void
+stop_hard(struct supervisor *s)
+{
+	if (s->hard)
+		return;
+	log_warn("supervisor: draining -> ending at once, open streams are cut");
+	s->hard = true;
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (s->child[i])
+			child_kill(s->child[i], "was to end at once");
+}
+
+/* true: nobody is left. */
+static bool
+drain_step(struct supervisor *s, mono_ns now)
+{
+	bool ingress = false, any = false;
+
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		any |= s->child[i] != NULL;
+		ingress |= s->child[i] && s->child[i]->role == ROLE_INGRESS;
+	}
+	if (s->drain_stage == 1 && !ingress) {
+		s->drain_stage = 2;
+		for (unsigned i = 0; i < CHILDREN_MAX; i++)
+			if (s->child[i])
+				child_drain(s, s->child[i], now + OTHERS_DRAIN_NS);
+	}
+	return !any;
+}
+
+/* ---- the loop ---- */
+
+static void
+on_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+		switch (info.ssi_signo) {
+		case SIGCHLD:
+			break;          /* every turn reaps */
+		case SIGHUP:
+			log_info("reload: asked for by SIGHUP");
+			if (!s->draining)
+				generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+			break;
+		case SIGUSR2:
+			log_warn("SIGUSR2: replacing ingress in place is not supported yet; nothing done");
+			break;
+		default:
+			if (s->draining)
+				stop_hard(s);
+			else
+				supervisor_stop(s, 0);
+		}
+}
+
+enum { POLL_SIGNAL, POLL_CONTROL, POLL_CLIENTS, POLL_CHILDREN = POLL_CLIENTS + CONTROL_CLIENTS,
+	POLL_MAX = POLL_CHILDREN + CHILDREN_MAX };
+
+static int
+turn_ms(const struct supervisor *s, mono_ns now)
+{
+	mono_ns next = children_next(s);
+
+	if (s->draining || reload_busy(&s->reload) || next == 1)
+		return BUSY_MS;
+	if (next <= now)
+		return next ? 0 : IDLE_MS;
+	return (next - now) / MS + 1 < IDLE_MS ? (int)((next - now) / MS + 1) : IDLE_MS;
+}
+
+static void
+turn(struct supervisor *s)
+{
+	struct pollfd pfd[POLL_MAX];
+	uint32_t who[CHILDREN_MAX] = {0};
+	mono_ns now;
+
+	pfd[POLL_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+	pfd[POLL_CONTROL] = (struct pollfd){.fd = s->control_fd, .events = POLLIN};
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		pfd[POLL_CLIENTS + i] = (struct pollfd){.fd = s->client[i].fd,
+			.events = (short)(POLLIN | (s->client[i].out.n ? POLLOUT : 0))};
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		const struct child *c = s->child[i];
+
+		who[i] = c ? c->incarnation : 0;
+		pfd[POLL_CHILDREN + i] = (struct pollfd){.fd = c ? c->sock : -1,
+			.events = (short)(POLLIN | (c && c->out.n ? POLLOUT : 0))};
+		/* Closed by the child, which is not reaped yet: the poll would not wait. */
+		if (c && c->closed_ns)
+			pfd[POLL_CHILDREN + i].fd = -1;
+	}
+	if (poll(pfd, POLL_MAX, turn_ms(s, clock_mono())) < 0 && errno != EINTR)
+		log_fatal("poll: %s", strerror(errno));
+	if (pfd[POLL_SIGNAL].revents)
+		on_signals(s);
+	children_reap(s);
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		struct child *c = child_find(s, who[i]);
+
+		if (c && pfd[POLL_CHILDREN + i].revents & POLLOUT)
+			outbox_flush(&c->out, c->sock);
+		if (c && pfd[POLL_CHILDREN + i].revents & (POLLIN | POLLHUP | POLLERR))
+			child_read(s, c);
+	}
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++) {
+		if (pfd[POLL_CLIENTS + i].revents & POLLOUT && s->client[i].fd >= 0)
+			outbox_flush(&s->client[i].out, s->client[i].fd);
+		if (pfd[POLL_CLIENTS + i].revents & (POLLIN | POLLHUP | POLLERR) && s->client[i].fd >= 0)
+			control_read(s, &s->client[i]);
+	}
+	if (pfd[POLL_CONTROL].revents)
+		control_accept(s);
+
+	now = clock_mono();
+	generation_event(s, &(struct reload_event){.type = RELOAD_TICK});
+	children_tick(s, now);
+	fleet_tick(s, now);
+	atomic_store_explicit(&s->process.seg.head->heartbeat_ns, now, memory_order_relaxed);
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct supervisor state;         /* too large for the stack */
+	struct supervisor *s = &state;
+	const char *why = "";
+	int r;
+
+	*s = (struct supervisor){.lock_fd = -1, .signal_fd = -1, .control_fd = -1, .exit_code = 0};
+	s->rows.seg.fd = s->index.fd = s->roster.seg.fd = s->process.seg.fd = -1;
+	for (unsigned i = 0; i < CONFIGS_MAX; i++)
+		s->config[i].seg.fd = -1;
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		s->client[i].fd = -1;
+	reload_init(&s->reload);
+	r = options_parse(&s->options, argc, argv);
+	if (r < 0 && s->options.check_only)
+		r = check(&s->options);
+	if (r >= 0) {
+		free(s->options.paths);
+		return r;
+	}
+	log_open("supervisor", 0, 0, 0, s->options.level);
+	r = supervisor_open(s, &why);
+	if (r < 0) {
+		log_error("start run_dir=%s: failed, because %s: %s", s->options.run_dir, why, strerror(-r));
+		s->draining = true;
+		supervisor_close(s);
+		return r == -EINVAL ? EXIT_REFUSED : 1;
+	}
+	log_info("supervisor pid=%d run_dir=%s: starting", (int)getpid(), s->options.run_dir);
+	children_tick(s, clock_mono());         /* the first births */
+	while (!s->draining || !drain_step(s, clock_mono()))
+		turn(s);
+	r = s->exit_code;
+	log_info("supervisor: draining -> ended, exit %d", r);
+	supervisor_close(s);
+	return r;
+}

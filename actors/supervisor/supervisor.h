@@ -1,0 +1,213 @@
+/* actors/supervisor/supervisor.h -- the state of the process that starts all others.
+ *
+ * One loop, no threads.  Each part has its own file: rundir (lock, pids), listeners, fleet (rows of
+ * the worker table), shares (who holds which segment), children (birth, watch, death), reload (pure
+ * state machine), generation (performs its actions), control (pointsctl), supervisor (life, loop).
+ *
+ * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
+ */
+#pragma once
+#include <sys/types.h>
+#include "actors/common/config.h"
+#include "actors/common/log.h"
+#include "actors/supervisor/reload.h"
+#include "proto/messages.h"
+#include "shm/arena.h"
+#include "shm/cell.h"
+#include "shm/process.h"
+#include "shm/roster.h"
+#include "shm/rows.h"
+#include "shm/slot.h"
+
+#define RUN_DIR_MAX     60u             /* bytes; socket names below it must fit 107 */
+#define CHILDREN_MAX    128u
+#define CONTROL_CLIENTS 16u
+#define SHARES_MAX      1024u
+#define CONFIGS_MAX     8u              /* generations whose snapshot is still needed */
+
+/* A segment some process may be given.  Both descriptors are made before anybody else holds one. */
+struct share {
+	enum segment_kind kind;
+	enum process_role role;                 /* its owner, the one writer */
+	uint32_t index, incarnation, generation;
+	int rw_fd;                              /* borrowed from the segment; -1: nobody writes */
+	int ro_fd;                              /* owned */
+};
+
+/* Frames a peer was not ready to take; nothing here ever blocks on a peer. */
+struct outbox {
+	struct outbox_entry *first, **last;     /* last NULL: empty, never used */
+	unsigned n;
+};
+
+struct child {
+	enum process_role role;
+	uint32_t index, incarnation, generation;
+	pid_t pid;
+	int pidfd, sock;                        /* owned */
+	uint64_t start_ticks;
+	enum roster_state state;
+	mono_ns born_ns, ready_ns, drain_ns;    /* drain_ns: deadline, 0 not draining */
+	bool bye, killed, failed;
+	mono_ns closed_ns;                      /* it closed its end: death follows; 0 open */
+	const char *kill_why;                   /* static text */
+	char failed_text[400];                  /* file:line:column: text of `failed` */
+	struct process_segment process;         /* owned, as are those below; ingress only */
+	struct column column;
+	struct slots slots;
+	struct arena arena;
+	struct outbox out;
+	unsigned roster_slot;                   /* ROSTER_MAX: not shown */
+};
+
+/* A place that is always to be filled: every role but policy. */
+struct seat {
+	enum process_role role;
+	uint32_t index;
+	uint32_t incarnation;                   /* who sits there; 0 nobody */
+	uint32_t restarts;
+	mono_ns restart_ns, backoff_ns;
+	uint32_t adopter;                       /* ingress: incarnation that accepts for it; 0 none */
+	char last_exit[128];
+};
+
+struct listener {
+	uint32_t index;                         /* of the ingress it belongs to */
+	int fd;                                 /* owned */
+	char address[128];                      /* host:port, the port as bound */
+};
+
+struct control_client {
+	int fd;                                 /* -1: free */
+	bool attached;
+	unsigned waits;                         /* 0 no; 1 for the reload under way; 2 for the next */
+	struct outbox out;
+};
+
+struct config {                         /* one generation's documents */
+	uint32_t generation;                    /* 0: free */
+	struct manifest *manifest;
+	struct segment seg;
+};
+
+struct options {
+	char **paths;                           /* owned list, borrowed strings */
+	unsigned n_paths;
+	const char *run_dir;
+	bool check_only;
+	enum log_level level;
+};
+
+struct supervisor {
+	struct options options;
+	char bin_dir[256];                      /* where our sibling programs are */
+	int lock_fd, signal_fd, control_fd;
+	struct reload reload;
+	struct config config[CONFIGS_MAX];
+	uint32_t last_generation;
+	struct rows rows;
+	struct segment index;
+	struct roster roster;
+	struct process_segment process;
+	struct share share[SHARES_MAX];
+	unsigned n_shares;
+	struct child *child[CHILDREN_MAX];
+	struct seat *seat;                      /* owned */
+	unsigned n_seats;
+	struct listener *listener;              /* owned */
+	unsigned n_listeners;
+	struct control_client client[CONTROL_CLIENTS];
+	mono_ns removed_ns[ROWS_DEFAULT];       /* when a row was set to REMOVE */
+	char last_failed[512];                  /* of the newest policy process that could not start */
+	bool draining, hard;
+	unsigned drain_stage;                   /* 0 none, 1 ingress, 2 the others */
+	mono_ns drain_deadline_ns;
+	int exit_code;                          /* -1: run on */
+};
+
+/* rundir.c: one supervisor per run directory. */
+int rundir_open(struct supervisor *s, const char **why);
+	/* Makes the directory, takes its lock, ends the processes a dead predecessor left (start times
+	 * checked), removes their sockets.  0 or -errno. */
+void rundir_note_pids(const struct supervisor *s);      /* after each birth and death */
+void rundir_close(struct supervisor *s);
+
+/* listeners.c */
+int listeners_open(struct supervisor *s, const struct manifest *manifest, const char **why);
+	/* One O_NONBLOCK SO_REUSEPORT socket per (address, ingress index). */
+void listeners_close(struct supervisor *s);
+
+/* fleet.c: the worker table's identity lines. */
+int fleet_add(struct supervisor *s, const struct manifest *manifest);
+	/* Rows for members that have none, serving at once: only a generation that names them asks.
+	 * 0, -ENOSPC. */
+void fleet_commit(struct supervisor *s, const struct manifest *manifest);
+	/* Exactly these members serve; others drain. */
+bool fleet_tick(struct supervisor *s, mono_ns now);
+	/* Drained rows that nobody uses are removed.  true: some still drain. */
+
+/* shares.c */
+enum share_access { SHARE_NO = 0, SHARE_READ, SHARE_WRITE };
+int shares_add(struct supervisor *s, const struct segment *seg, enum segment_kind kind,
+	       enum process_role role, uint32_t index, uint32_t incarnation, uint32_t generation);
+	/* 0, -ENOSPC, -errno. */
+void shares_drop(struct supervisor *s, uint32_t incarnation);   /* a dead process's */
+void shares_drop_config(struct supervisor *s, uint32_t generation);
+enum share_access share_access(const struct share *share, enum process_role role, uint32_t incarnation,
+			       uint32_t generation);
+	/* The one table of who may read and write what; generation: of the CONFIG it is to see. */
+void shares_send_all(struct supervisor *s, struct child *c);    /* own ones first */
+void shares_announce(struct supervisor *s, const struct share *share, uint32_t except);
+	/* To every child with a right to it, but that incarnation, and to attached tools. */
+void shares_announce_owner(struct supervisor *s, uint32_t incarnation);
+void shares_announce_config(struct supervisor *s, uint32_t generation);
+	/* To all but policy processes, which keep the one they were born with. */
+int share_send(struct outbox *out, int sock, const struct share *share, bool write);
+
+/* outbox.c */
+int outbox_send(struct outbox *out, int sock, enum msg_id id, const void *msg, int fd);
+	/* Sends, or keeps a copy (fd duplicated) when the peer is not reading.  0; -ENOBUFS: the peer is
+	 * 4,096 frames behind; -errno: it is gone. */
+int outbox_flush(struct outbox *out, int sock);         /* 0, -EAGAIN, -errno */
+void outbox_clear(struct outbox *out);
+
+/* children.c */
+struct child *child_find(struct supervisor *s, uint32_t incarnation);
+int child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32_t incarnation,
+		uint32_t generation);
+	/* Segments, fork, exec, birth .. go.  0; -errno: nothing is left behind. */
+void child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *msg, int fd);
+void child_kill(struct child *c, const char *why);
+void child_drain(struct supervisor *s, struct child *c, mono_ns deadline);
+void child_state(struct supervisor *s, struct child *c, enum roster_state state);
+void child_read(struct supervisor *s, struct child *c);         /* its messages */
+void children_reap(struct supervisor *s);
+void children_tick(struct supervisor *s, mono_ns now);          /* deadlines, restarts, adoption */
+mono_ns children_next(const struct supervisor *s);              /* earliest time above; 0 none */
+void children_broadcast(struct supervisor *s, enum msg_id id, const void *msg);
+void seats_make(struct supervisor *s, const struct manifest *manifest);
+
+/* generation.c: performs what reload.c decides. */
+void generation_event(struct supervisor *s, const struct reload_event *event);
+struct config *generation_config(struct supervisor *s, uint32_t generation);    /* NULL: none */
+struct config *generation_shown(struct supervisor *s);
+	/* The one everybody but policy processes works by: in force, at first the one to come. */
+int generation_check(struct supervisor *s, char *buf, size_t cap);
+	/* Dry run: 0 and what would change, or -EINVAL and the errors, in buf. */
+void generation_policy_roster(struct supervisor *s);    /* active, standby: as it is now */
+void generation_close(struct supervisor *s);
+
+/* control.c */
+int control_open(struct supervisor *s, const char **why);
+void control_accept(struct supervisor *s);
+void control_read(struct supervisor *s, struct control_client *client);
+void control_reloading(struct supervisor *s);           /* a load begins: those waiting wait for it */
+void control_reloaded(struct supervisor *s, bool ok, uint32_t generation, const char *text);
+void control_send(struct supervisor *s, struct control_client *client, enum msg_id id, const void *msg,
+		  int fd);
+void control_broadcast(struct supervisor *s, enum msg_id id, const void *msg);  /* to attached tools */
+void control_close(struct supervisor *s);
+
+/* supervisor.c */
+void supervisor_roster_touch(struct supervisor *s);     /* version + 1 */
+void supervisor_stop(struct supervisor *s, int exit_code);      /* drain, then exit with that */
