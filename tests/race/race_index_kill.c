@@ -1,0 +1,182 @@
+/* tests/race/race_index_kill.c -- SIGKILL of the index's writer at random moments, readers going on.
+ *
+ * Each writer is a process: it recovers, lets the parent audit the table at rest, and works until it
+ * is killed.  Two reader processes live through all of it.  Afterwards nothing may be garbage, double,
+ * unreachable, saturated or overcounted, and no reader may ever have seen a holder that could not be.
+ * Usage: race_index_kill [kills]
+ */
+#include "shm/index.h"
+#include "tests/race/index_load.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READERS 2
+
+struct shared {
+	struct load_row row[LOAD_ROWS_MAX];
+	_Atomic uint64_t done;                  /* operations of the writer at work */
+	_Atomic uint32_t born, go, over;        /* writer number that rests; that may work */
+	_Atomic uint64_t lookups, hits, wrong;
+};
+
+struct shape {
+	const char *name;
+	uint32_t max_slots;
+	unsigned rows, chains;
+};
+static const struct shape shapes[] = {
+	{"bitmap", 40, 12, 300},
+	{"list12", 70, 24, 300},
+	{"list16", 5000, 24, 300},
+};
+
+static void
+writer_main(int fd, struct load *load, struct shared *shared, uint32_t number)
+{
+	struct index_writer *w;
+
+	if (index_writer_open(&w, fd) < 0)
+		_exit(1);
+	load_adopt(load, w);
+	atomic_store(&shared->done, 0);
+	atomic_store(&shared->born, number);
+	while (atomic_load(&shared->go) != number)
+		sched_yield();
+	for (;;) {
+		load_one(load);
+		load_step(load);
+		atomic_store_explicit(&shared->done, load->done, memory_order_relaxed);
+	}
+}
+
+static void
+reader_main(int fd, struct load *load, struct shared *shared, uint64_t random)
+{
+	struct index *index;
+	uint64_t lookups = 0, hits = 0, wrong = 0;
+
+	if (index_attach(&index, fd) < 0)
+		_exit(1);
+	while (!atomic_load_explicit(&shared->over, memory_order_relaxed)) {
+		wrong += !load_judge(load, index, (unsigned)(load_random(&random) % load->chains), &hits);
+		lookups++;
+	}
+	atomic_fetch_add(&shared->lookups, lookups);
+	atomic_fetch_add(&shared->hits, hits);
+	atomic_fetch_add(&shared->wrong, wrong);
+	index_detach(&index);
+	_exit(0);
+}
+
+static pid_t
+start(int role, int fd, struct load *load, struct shared *shared, uint64_t number)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (role == 0)
+		writer_main(fd, load, shared, (uint32_t)number);
+	else
+		reader_main(fd, load, shared, number);
+	_exit(1);
+}
+
+static int
+ended_well(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static int
+run(const struct shape *shape, unsigned kills)
+{
+	struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				     -1, 0);
+	struct load load = {.rows = shape->rows, .chains = shape->chains, .seed = shape->max_slots};
+	struct index_audit audit, sum = {0};
+	struct index *index;
+	struct segment seg;
+	pid_t reader[READERS];
+	uint64_t random = shape->max_slots, operations = 0, recovered = 0;
+	int bad = 0;
+
+	if (shared == MAP_FAILED || index_create(&seg, 1200, shape->max_slots, 1) < 0)
+		return 1;
+	load.row = shared->row;
+
+	int ro = segment_readonly_fd(&seg);
+
+	for (unsigned i = 0; i < READERS; i++)
+		reader[i] = start(1, fcntl(ro, F_DUPFD_CLOEXEC, 0), &load, shared, 1000 + i);
+	if (index_attach(&index, ro) < 0)
+		return 1;
+	for (unsigned k = 1; k <= kills && !bad; k++) {
+		load.random = random + k;
+
+		pid_t pid = start(0, fcntl(seg.fd, F_DUPFD_CLOEXEC, 0), &load, shared, k);
+		uint64_t target = 1 + load_random(&random) % 300;
+
+		while (atomic_load(&shared->born) != k)
+			if (waitpid(pid, NULL, WNOHANG) != 0)
+				return 1;
+			else
+				sched_yield();
+		bad |= index_audit(index, &audit) < 0;
+		recovered += audit.holders;
+		sum.duplicates += audit.duplicates;
+		sum.unreachable += audit.unreachable;
+		sum.saturated += audit.saturated;
+		sum.overcounted += audit.overcounted;
+		sum.garbage += audit.garbage;
+		atomic_store(&shared->go, k);
+		while (atomic_load_explicit(&shared->done, memory_order_relaxed) < target)
+			if (kill(pid, 0) < 0)
+				return 1;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		operations += atomic_load(&shared->done);
+		/* What a dead writer leaves is no lie either, before anybody repairs it. */
+		bad |= index_audit(index, &audit) < 0;
+		sum.duplicates += audit.duplicates;
+		sum.unreachable += audit.unreachable;
+		sum.garbage += audit.garbage;
+	}
+	atomic_store(&shared->over, 1);
+	for (unsigned i = 0; i < READERS; i++)
+		bad |= !ended_well(reader[i]);
+	bad |= shared->wrong || sum.duplicates || sum.unreachable || sum.saturated || sum.overcounted ||
+	       sum.garbage || shared->hits == 0 || recovered == 0;
+	printf("%-7s kills %u operations %lu lookups %lu depth %lu wrong %lu duplicates %lu unreachable %lu "
+	       "saturated %lu overcounted %lu garbage %lu\n", shape->name, kills, (unsigned long)operations,
+	       (unsigned long)shared->lookups, (unsigned long)shared->hits, (unsigned long)shared->wrong,
+	       (unsigned long)sum.duplicates, (unsigned long)sum.unreachable, (unsigned long)sum.saturated,
+	       (unsigned long)sum.overcounted, (unsigned long)sum.garbage);
+	index_detach(&index);
+	segment_detach(&seg);
+	munmap(shared, sizeof *shared);
+	return bad;
+}
+
+int
+main(int argc, char **argv)
+{
+	unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 600, n = sizeof shapes / sizeof shapes[0];
+	int bad = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (unsigned i = 0; i < n; i++)
+		bad |= run(&shapes[i], kills / n);
+	return bad;
+}
