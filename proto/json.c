@@ -524,9 +524,11 @@ json_skip(struct json_cursor *c)
 				return false;
 			break;
 		case JSON_IS_NUMBER:
-			if (c->depth > 0 && !(c->in_object >> (c->depth - 1) & 1)) {
+			if (c->depth > base && !(c->in_object >> (c->depth - 1) & 1)) {
 				n = 0;
 				integer_run(c, NULL, 0, &n);
+				if (n > 0)
+					continue;    /* the next element may be anything */
 			}
 			if (!scan_number(c, &num))
 				return false;

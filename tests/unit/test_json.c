@@ -296,6 +296,28 @@ Test(json, an_integer_array_holds_nothing_but_integers)
 	cr_assert(u32s("[4294967295, 0]", out, 16, &n) && n == 2 && out[0] == UINT32_MAX);
 }
 
+Test(json, skipping_one_element_skips_one_element)
+{
+	char text[1000] = "[[";
+	struct json_cursor c;
+	size_t len = 2, n = 0;
+
+	for (unsigned i = 0; i < 100; i++)
+		len += (size_t)sprintf(text + len, "%s%u", i ? "," : "", 1000 + i);
+	len += (size_t)sprintf(text + len, ",{\"a\":[null]},\"b\"],7]");
+	json_begin(&c, text, len);
+	cr_assert(json_enter_array(&c) && json_next_element(&c) && json_enter_array(&c));
+	for (; json_next_element(&c); n++)
+		cr_assert(json_skip(&c));
+	cr_assert(n == 102);
+	cr_assert(json_next_element(&c) && json_skip(&c) && !json_next_element(&c));
+	cr_assert(json_end(&c) == 0);
+
+	/* The same as one value: a run of integers may end before something else. */
+	json_begin(&c, text, len);
+	cr_assert(json_skip(&c) && json_end(&c) == 0, "%s", c.why);
+}
+
 /* --- meaning --- */
 
 static int
