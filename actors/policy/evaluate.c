@@ -1,0 +1,485 @@
+/* actors/policy/evaluate.c -- a question's way to its answer; steps and rules in evaluate.h. */
+#include "actors/policy/evaluate.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/common/decide/choose.h"
+#include "actors/policy/prompt.h"
+#include "actors/policy/record.h"
+#include "proto/openai.h"
+
+#define EDIT_TEXT_MAX (6 * MANIFEST_MODEL_MAX + 2)      /* a quoted name, every byte escaped */
+#define BYTES_PER_TOKEN 4u      /* guess for text whose tokens nobody told us; only load is charged by it */
+
+_Static_assert((int)CHOOSE_PREDICTED_TTFT == (int)MANIFEST_MINIMIZE_PREDICTED_TTFT &&
+	       (int)CHOOSE_RANDOM == (int)MANIFEST_MINIMIZE_RANDOM &&
+	       (int)CHOOSE_ROUND_ROBIN == (int)MANIFEST_MINIMIZE_ROUND_ROBIN &&
+	       (int)CHOOSE_LEAST_PREFILL == (int)MANIFEST_MINIMIZE_LEAST_PREFILL &&
+	       (int)CHOOSE_LEAST_REQUESTS == (int)MANIFEST_MINIMIZE_LEAST_REQUESTS, "one order of objectives");
+_Static_assert(sizeof ((struct msg_answer *)0)->candidates / sizeof(struct rec_candidate) == CHOOSE_RANKED,
+	       "an answer carries what choose ranks");
+_Static_assert(sizeof ((struct msg_answer *)0)->roots / sizeof(struct rec_root) == GATHER_CHAINS,
+	       "an answer carries every chain");
+
+struct evaluate {
+	struct view *view;              /* borrowed */
+	struct tokensource *tokens;     /* borrowed; NULL: none */
+	struct process_segment *process;/* borrowed */
+	struct gather *gather;          /* owned */
+	struct prompt *prompt;          /* owned */
+	struct record *record;          /* owned */
+	uint32_t policy_gen;
+	uint32_t pick;                  /* newest pick number we gave */
+	char text[512];                 /* of a reject */
+	char edit[CHOOSE_RANKED][EDIT_TEXT_MAX];
+};
+
+/* One question under way; on the stack. */
+struct question {
+	struct view_ingress *from;
+	const struct msg_ask *ask;
+	const struct slot *slot;
+	struct openai_view body;
+	const struct manifest_model *model;     /* NULL until known */
+	struct gather_prompt prompt;
+	enum token_source source;
+	uint32_t exact_prompt;                  /* tokens; 0: only estimated */
+	uint64_t seed;
+	uint64_t stage_ns[8];
+	uint32_t order[CHOOSE_RANKED];
+	unsigned n_ranked;
+};
+
+enum stage { STAGE_ASKED, STAGE_PARSED, STAGE_TOKENIZED, STAGE_HASHED, STAGE_MATCHED, STAGE_PREDICTED,
+	STAGE_CHOSEN, STAGE_SENT };
+
+int
+evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens, struct process_segment *process,
+	     uint32_t policy_gen)
+{
+	struct evaluate *e = calloc(1, sizeof *e);
+
+	if (!e)
+		return -ENOMEM;
+	e->view = view;
+	e->tokens = tokens;
+	e->process = process;
+	e->policy_gen = policy_gen;
+	if (gather_new(&e->gather, view) < 0 || prompt_new(&e->prompt) < 0 || record_new(&e->record) < 0) {
+		evaluate_free(&e);
+		return -ENOMEM;
+	}
+	*ret = e;
+	return 0;
+}
+
+void
+evaluate_free(struct evaluate **ret)
+{
+	struct evaluate *e = *ret;
+
+	if (!e)
+		return;
+	record_free(&e->record);
+	prompt_free(&e->prompt);
+	gather_free(&e->gather);
+	free(e);
+	*ret = NULL;
+}
+
+/* ---- reject ---- */
+
+__attribute__((format(printf, 6, 7))) static void
+reject(struct evaluate *e, struct msg_answer *answer, unsigned status, const char *code, const char *rule,
+       const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(e->text, sizeof e->text, format, args);
+	va_end(args);
+	answer->verdict = VERDICT_REJECT;
+	answer->status = (uint16_t)status;
+	answer->code = slice_str(code);
+	answer->text = slice_str(e->text);
+	answer->rule = slice_str(rule);
+	answer->retry_after = status == 503 ? 1 : 0;
+}
+
+/* ---- from the bytes to a model and its tokens ---- */
+
+static bool
+find_model(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	const struct manifest *manifest = e->view->manifest;
+
+	if (q->body.n_model == 0) {
+		/* an engine serves such a request by its only model; so do we */
+		if (manifest->n_models == 1) {
+			q->model = &manifest->models[0];
+			return true;
+		}
+		reject(e, answer, 400, "model_required", "model", "you must provide a model parameter");
+		return false;
+	}
+	q->model = manifest_find_model(manifest, q->body.model, q->body.n_model);
+	if (!q->model)
+		reject(e, answer, 404, "model_not_found", "model", "The model `%.200s` does not exist", q->body.model);
+	return q->model != NULL;
+}
+
+/* The name under which a worker of this model is asked for tokens: that of its first set that may be
+ * asked.  NULL: none may. */
+static const char *
+tokenizer_model(const struct evaluate *e, const struct manifest_model *model)
+{
+	const struct manifest *manifest = e->view->manifest;
+
+	for (uint32_t i = 0; i < model->n_members; i++) {
+		const struct manifest_set *set = &manifest->sets[manifest->members[model->members[i]].set];
+
+		if (set->tokenize)
+			return set->model;
+	}
+	return NULL;
+}
+
+/* The worker that is asked: any of that name that is up; the same for the same content. */
+static const struct manifest_member *
+tokenizer_of(const struct evaluate *e, const struct manifest_model *model, const char *name, struct token_key key)
+{
+	const struct manifest *manifest = e->view->manifest;
+	const struct manifest_member *found = NULL;
+	uint32_t start = (uint32_t)(key.hi % model->n_members);
+
+	for (uint32_t i = 0; i < model->n_members; i++) {
+		uint32_t m = model->members[(start + i) % model->n_members];
+		const struct manifest_member *member = &manifest->members[m];
+		struct row_reading reading;
+		uint16_t row = e->view->row_of[m];
+
+		if (!manifest->sets[member->set].tokenize || strcmp(manifest->sets[member->set].model, name) != 0 ||
+		    row == ROW_NONE)
+			continue;
+		row_reading_read(&e->view->rows.row[row], &reading);
+		enum row_state state = row_state(&e->view->rows.row[row], &reading);
+
+		if (state == ROW_UP)
+			return member;
+		if (state == ROW_SUSPECT || state == ROW_UNPROVEN)
+			found = member;
+	}
+	return found;
+}
+
+static void
+take_ids(struct question *q, const uint32_t *ids, size_t n, uint32_t all, enum token_source source)
+{
+	q->prompt.ids = ids;
+	q->prompt.n_ids = n;
+	q->prompt.tokens = all;
+	q->exact_prompt = all;
+	q->source = source;
+}
+
+/* False: the ids are being fetched under *ret_key. */
+static bool
+find_tokens(struct evaluate *e, struct question *q, const char *body, bool tokens_failed, mono_ns now,
+	    struct token_key *ret_key)
+{
+	const char *name = tokenizer_model(e, q->model);
+	const uint32_t *ids;
+	struct slice text;
+	size_t n;
+
+	q->prompt = (struct gather_prompt){
+		.tokens = (uint32_t)(q->slot->body_len / BYTES_PER_TOKEN),
+		.hashed = prompt_may_hit(&q->body, body),
+	};
+	if (!prompt_salt(e->prompt, &q->body, &q->prompt.salt))
+		q->prompt.hashed = false;
+	if (prompt_ids(e->prompt, &q->body, body, &ids, &n)) {
+		take_ids(q, ids, n, (uint32_t)q->body.n_prompt_tokens, TOKENS_IDS);
+		return true;
+	}
+	if (!e->tokens || !name || !q->prompt.hashed ||
+	    !prompt_request(e->prompt, (enum openai_route)q->slot->route, &q->body, body, name, &text))
+		return true;
+	*ret_key = tokensource_key(text.p, text.len);
+	if (tokensource_find(e->tokens, *ret_key, &ids, &n)) {
+		count_add(e->process, COUNTER_tokenize_hits, 1);
+		take_ids(q, ids, n, prompt_all_tokens(&q->body, body, n), TOKENS_TOKENIZE);
+		return true;
+	}
+	if (tokens_failed)
+		return true;
+	const struct manifest_member *member = tokenizer_of(e, q->model, name, *ret_key);
+
+	if (!member || tokensource_request(e->tokens, *ret_key, member->url.host, member->url.port, text.p, text.len,
+					   now) < 0)
+		return true;
+	count_add(e->process, COUNTER_tokenize_calls, 1);
+	return false;
+}
+
+/* ---- the choice ---- */
+
+static void
+decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
+{
+	const struct manifest_policy *policy = &e->view->manifest->policies[q->model->policy];
+	struct choose_input input;
+
+	gather_hash(e->gather, q->model, &q->prompt);   /* without memory: no prefix, the rest stands */
+	q->stage_ns[STAGE_HASHED] = clock_mono();
+	gather_match(e->gather);
+	q->stage_ns[STAGE_MATCHED] = clock_mono();
+	gather_candidates(e->gather, failed_row, now);
+	q->stage_ns[STAGE_PREDICTED] = clock_mono();
+	input = (struct choose_input){
+		.candidate = gather_choose(e->gather),
+		.n = gather_n(e->gather),
+		.objective = (enum choose_objective)policy->minimize,
+		.seed = q->seed,
+	};
+	q->n_ranked = choose(&input, q->order);
+	q->stage_ns[STAGE_CHOSEN] = clock_mono();
+}
+
+static uint32_t
+uncached_of(const struct gather_candidate *c)
+{
+	return c->in.prompt - (c->in.cached < c->in.prompt ? c->in.cached : c->in.prompt);
+}
+
+static uint32_t
+microseconds(double seconds)
+{
+	double us = seconds * 1e6;
+
+	return us <= 0 ? 0 : us >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+static void
+add_edits(struct evaluate *e, const struct question *q, unsigned rank, const char *model, struct rec_candidate *to)
+{
+	const struct openai_span *span = &q->body.field[OPENAI_FIELD_MODEL];
+	ssize_t n;
+
+	if (span->len_bytes == 0 || (q->body.n_model == strlen(model) && memcmp(q->body.model, model,
+										q->body.n_model) == 0))
+		return;
+	char *text = e->edit[rank];
+
+	n = json_escape(slice_str(model), text + 1, EDIT_TEXT_MAX - 2);
+	if (n < 0)
+		return;                         /* cannot be: the manifest bounds names */
+	text[0] = text[n + 1] = '"';
+	to->edits[0] = (struct rec_edit){
+		.off = span->off_bytes, .len = span->len_bytes, .text = {text, (size_t)n + 2},
+	};
+	to->n_edits = 1;
+}
+
+static void
+fill_choice(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	const struct manifest *manifest = e->view->manifest;
+
+	answer->verdict = VERDICT_CHOOSE;
+	answer->pick = e->pick;
+	answer->alias = q->model->alias ? slice_str(q->model->name) : (struct slice){"", 0};
+	answer->n_roots = gather_n_chains(e->gather);
+	for (unsigned i = 0; i < answer->n_roots; i++) {
+		const struct gather_chain *c = gather_chain(e->gather, i);
+
+		answer->roots[i] = (struct rec_root){
+			.root = c->root, .block_tokens = c->block_tokens,
+			.hashes = {(const char *)c->hash, c->n * sizeof *c->hash},
+		};
+	}
+	answer->n_candidates = q->n_ranked;
+	for (unsigned i = 0; i < q->n_ranked; i++) {
+		const struct gather_candidate *c = gather_at(e->gather, q->order[i]);
+		const char *model = manifest->sets[manifest->members[c->member].set].model;
+		struct rec_candidate *to = &answer->candidates[i];
+
+		*to = (struct rec_candidate){
+			.row = c->row, .row_gen = c->row_gen, .uncached = uncached_of(c), .cached = c->cached,
+			.ttft = microseconds(c->out.ttft_s), .root = c->chain, .rank = c->rank,
+			.pending = c->out.ahead, .context = c->in.context, .decoding = c->in.decoding,
+		};
+		add_edits(e, q, i, model, to);
+		if (i == 0)
+			answer->model = slice_str(model);
+	}
+}
+
+static void
+remember(struct evaluate *e, struct question *q)
+{
+	const struct gather_candidate *best = gather_at(e->gather, q->order[0]);
+
+	if (best->chain == GATHER_NO_CHAIN)
+		return;
+	const struct gather_chain *c = gather_chain(e->gather, best->chain);
+	size_t known = best->exact / c->block_tokens;
+
+	overlay_note(e->view->overlay, best->row, c->hash + known, c->n - known, q->stage_ns[STAGE_CHOSEN]);
+}
+
+static void
+take_pick(struct evaluate *e)
+{
+	uint32_t seen = gather_last_pick(e->gather);
+
+	if (e->pick == 0 || (seen != 0 && (int32_t)(seen - e->pick) > 0))
+		e->pick = seen;
+	if (++e->pick == 0)
+		e->pick = 1;
+}
+
+static void
+write_record(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	const struct manifest *manifest = e->view->manifest;
+	struct record_input input = {
+		.request_id = q->slot->request_id,
+		.config_hash = manifest->hash,
+		.policy_gen = e->policy_gen,
+		.policy_inc = e->view->policy_inc,
+		.seed = q->seed,
+		.ask = q->ask->ask,
+		.answer = answer,
+		.prompt_tokens = q->exact_prompt,
+		.max_tokens = q->body.max_tokens < 0 || q->body.max_tokens > UINT32_MAX ?
+			UINT32_MAX : (uint32_t)q->body.max_tokens,
+		.minimize = q->model ? (uint8_t)manifest->policies[q->model->policy].minimize : 0,
+		.model = q->model ? q->model->name : q->body.model,
+		.policy = q->model ? manifest->policies[q->model->policy].name : "",
+		.gather = q->model ? e->gather : NULL,
+		.order = q->order,
+		.n_ranked = q->n_ranked,
+		.stage_ns = q->stage_ns,
+	};
+
+	q->stage_ns[STAGE_SENT] = clock_mono();
+	answer->record = record_decision(e->record, &e->process->journal, &input);
+}
+
+/* From here on the answer exists: charge it, number it, record it. */
+static void
+conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	const struct rec_candidate *best = answer->n_candidates > 0 ? &answer->candidates[0] : NULL;
+	bool chosen = answer->verdict == VERDICT_CHOOSE && best;
+
+	answer->slot = q->ask->slot;
+	answer->slot_gen = q->ask->slot_gen;
+	answer->ask = q->ask->ask;
+	answer->policy_gen = e->policy_gen;
+	answer->policy_inc = e->view->policy_inc;
+	answer->priority = q->body.priority < INT32_MIN || q->body.priority > INT32_MAX ? 0 :
+		(int32_t)q->body.priority;
+	answer->prompt = q->exact_prompt;
+	answer->source = (uint8_t)q->source;
+	write_record(e, q, answer);
+	answer->number = overlay_push(e->view->overlay, q->from->stream, chosen ? best->row : OVERLAY_NO_ROW,
+				      chosen ? best->row_gen : 0, chosen ? best->uncached : 0, answer->pick);
+	if (chosen)
+		remember(e, q);
+	count_add(e->process, chosen ? COUNTER_decisions : COUNTER_rejections, 1);
+}
+
+/* ---- one question ---- */
+
+static const struct slot *
+current_slot(const struct view_ingress *from, const struct msg_ask *ask)
+{
+	if (ask->slot == 0 || ask->slot > from->slots.capacity)
+		return NULL;
+	const struct slot *slot = &from->slots.slot[ask->slot];
+	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);        /* A1 */
+
+	if (slot_generation(word) != ask->slot_gen || slot_ask(word) != (uint16_t)ask->ask ||
+	    slot_state(word) != SLOT_ASKED)
+		return NULL;
+	return slot;
+}
+
+enum evaluate_result
+evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask, mono_ns asked_ns,
+		  bool tokens_failed, struct msg_answer *ret, struct token_key *ret_key)
+{
+	mono_ns began_ns = clock_mono();
+	struct question q = {.from = from, .ask = ask, .stage_ns = {[STAGE_ASKED] = asked_ns}};
+	const char *why = NULL;
+
+	q.slot = current_slot(from, ask);
+	if (!q.slot) {
+		count_add(e->process, COUNTER_questions_stale, 1);
+		return EVALUATE_STALE;
+	}
+	memset(ret, 0, sizeof *ret);
+	q.seed = q.slot->request_id * 0x9e3779b97f4a7c15ull + ask->ask;
+	const char *body = arena_at(&from->arena, q.slot->body_off, q.slot->body_len);
+
+	q.body.max_tokens = q.body.priority = OPENAI_UNKNOWN;
+	if (!body) {
+		reject(e, ret, 500, "internal_error", "body", "the request's body is out of reach");
+	} else if (openai_view_parse(body, q.slot->body_len, &q.body, &why) < 0) {
+		reject(e, ret, 400, "invalid_request", "body", "%s, at byte %zu of the body", why,
+		       q.body.error_off_bytes);
+		q.body.max_tokens = q.body.priority = OPENAI_UNKNOWN;
+		q.body.model[0] = '\0';
+	} else if (q.body.n_prompts > EVALUATE_PROMPTS) {
+		reject(e, ret, 400, "too_many_prompts", "body", "%zu prompts in one request; at most %u",
+		       q.body.n_prompts, EVALUATE_PROMPTS);
+	} else if (find_model(e, &q, ret)) {
+		q.stage_ns[STAGE_PARSED] = clock_mono();
+		if (!find_tokens(e, &q, body, tokens_failed, began_ns, ret_key))
+			return EVALUATE_WAIT;
+		q.stage_ns[STAGE_TOKENIZED] = clock_mono();
+		decide(e, &q, q.slot->attempt > 0 ? q.slot->row : ROW_NONE, q.stage_ns[STAGE_TOKENIZED]);
+		if (q.n_ranked > 0) {
+			take_pick(e);
+			fill_choice(e, &q, ret);
+		} else {
+			reject(e, ret, 503, "no_candidate", "no-candidate",
+			       "no worker of `%s` can take requests now", q.model->name);
+		}
+	}
+	conclude(e, &q, ret);
+	count_add(e->process, COUNTER_decide_ns, clock_mono() - began_ns);
+	return EVALUATE_ANSWER;
+}
+
+int
+evaluate_self_test(struct evaluate *e, const char **why)
+{
+	static const uint32_t ids[64] = {1, 2, 3};      /* any prompt */
+	const struct manifest *manifest = e->view->manifest;
+
+	for (uint32_t i = 0; i < manifest->n_models; i++) {
+		struct slot slot = {.row = ROW_NONE};
+		struct question q = {
+			.slot = &slot, .model = &manifest->models[i], .seed = i,
+			.prompt = {.ids = ids, .n_ids = 64, .tokens = 64, .hashed = true},
+		};
+
+		decide(e, &q, ROW_NONE, clock_mono());
+		for (unsigned k = 0; k < q.n_ranked; k++) {
+			const struct gather_candidate *c = gather_at(e->gather, q.order[k]);
+
+			if (c->row == ROW_NONE || !(c->out.ttft_s >= 0)) {
+				*why = "a candidate without a row, or with a prediction that is no time";
+				return -EBADMSG;
+			}
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,371 @@
+/* actors/policy/gather.c -- hashes, matches, loads and predictions of one decision; see gather.h. */
+#include "actors/policy/gather.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/blockhash.h"
+
+struct depth {                          /* of one row on one chain; stale unless stamp is current */
+	uint64_t stamp;
+	uint32_t exact, any;            /* blocks */
+};
+
+struct learned {                        /* coefficients of a set's rows that have learned theirs */
+	double sum[COEF_COUNT];
+	unsigned n;
+};
+
+struct gather {
+	struct view *view;
+	const struct manifest_model *model;
+	struct gather_prompt prompt;
+	struct gather_chain chain[GATHER_CHAINS];
+	unsigned n_chains;
+	struct depth *depth;            /* chain * rows capacity + row */
+	uint64_t stamp;
+	struct index_depth *match;      /* rows capacity */
+	struct gather_candidate *candidate;     /* of every member of the manifest at most */
+	struct choose_candidate *choose;
+	struct learned *learned;        /* by set */
+	uint32_t n;
+	uint32_t last_pick;
+};
+
+int
+gather_new(struct gather **ret, struct view *view)
+{
+	struct gather *g = calloc(1, sizeof *g);
+	size_t members = view->manifest->n_members ? view->manifest->n_members : 1;
+
+	if (!g)
+		return -ENOMEM;
+	g->view = view;
+	g->depth = calloc((size_t)GATHER_CHAINS * view->rows.capacity, sizeof *g->depth);
+	g->match = calloc(view->rows.capacity, sizeof *g->match);
+	g->candidate = calloc(members, sizeof *g->candidate);
+	g->choose = calloc(members, sizeof *g->choose);
+	g->learned = calloc(view->manifest->n_sets ? view->manifest->n_sets : 1, sizeof *g->learned);
+	if (!g->depth || !g->match || !g->candidate || !g->choose || !g->learned) {
+		gather_free(&g);
+		return -ENOMEM;
+	}
+	*ret = g;
+	return 0;
+}
+
+void
+gather_free(struct gather **ret)
+{
+	struct gather *g = *ret;
+
+	if (!g)
+		return;
+	for (unsigned i = 0; i < GATHER_CHAINS; i++)
+		free(g->chain[i].hash);
+	free(g->depth);
+	free(g->match);
+	free(g->candidate);
+	free(g->choose);
+	free(g->learned);
+	free(g);
+	*ret = NULL;
+}
+
+static uint32_t
+block_tokens_of(const struct row *row)
+{
+	struct row_reading reading;
+
+	if (row->block_tokens != 0)
+		return row->block_tokens;
+	uint32_t said = atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
+
+	if (said != 0)
+		return said;
+	row_reading_read(row, &reading);
+	return (reading.known & KNOWN_BLOCK_TOKENS) ? reading.block_tokens : 0;
+}
+
+static unsigned
+chain_of(const struct gather *g, const char *model, uint32_t block_tokens)
+{
+	for (unsigned i = 0; i < g->n_chains; i++)
+		if (g->chain[i].block_tokens == block_tokens && strcmp(g->chain[i].model, model) == 0)
+			return i;
+	return GATHER_NO_CHAIN;
+}
+
+static int
+chain_hash(struct gather *g, const char *model, uint32_t block_tokens)
+{
+	struct gather_chain *c = &g->chain[g->n_chains];
+	size_t blocks = g->prompt.n_ids / block_tokens;
+
+	if (blocks > c->cap) {
+		uint64_t *grown = realloc(c->hash, blocks * sizeof *grown);
+
+		if (!grown)
+			return -ENOMEM;
+		c->hash = grown;
+		c->cap = blocks;
+	}
+	c->model = model;
+	c->block_tokens = block_tokens;
+	c->root = blockhash_root(index_seed(g->view->index), model, strlen(model), "", 0,
+				 g->prompt.salt.p ? g->prompt.salt.p : "", g->prompt.salt.len, block_tokens);
+	c->n = blockhash_chain(c->root, g->prompt.ids, g->prompt.n_ids, block_tokens, c->hash, blocks);
+	g->n_chains++;
+	return 0;
+}
+
+int
+gather_hash(struct gather *g, const struct manifest_model *model, const struct gather_prompt *prompt)
+{
+	const struct manifest *manifest = g->view->manifest;
+
+	g->model = model;
+	g->prompt = *prompt;
+	g->n_chains = 0;
+	g->n = 0;
+	view_refresh(g->view);
+	if (!prompt->hashed || prompt->n_ids == 0)
+		return 0;
+	for (uint32_t i = 0; i < model->n_members && g->n_chains < GATHER_CHAINS; i++) {
+		uint32_t m = model->members[i];
+		uint16_t id = g->view->row_of[m];
+		const char *name = manifest->sets[manifest->members[m].set].model;
+
+		if (id == ROW_NONE || id >= g->view->rows.capacity)
+			continue;
+		uint32_t block_tokens = block_tokens_of(&g->view->rows.row[id]);
+
+		if (block_tokens == 0 || chain_of(g, name, block_tokens) != GATHER_NO_CHAIN)
+			continue;
+		if (chain_hash(g, name, block_tokens) < 0) {
+			g->n_chains = 0;
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void
+gather_match(struct gather *g)
+{
+	uint32_t capacity = g->view->rows.capacity;
+
+	g->stamp++;
+	for (unsigned i = 0; i < g->n_chains; i++) {
+		const struct gather_chain *c = &g->chain[i];
+		unsigned n;
+
+		if (c->n == 0)
+			continue;
+		n = index_match(g->view->index, c->hash, (unsigned)c->n, g->match, capacity);
+		for (unsigned k = 0; k < n; k++)
+			if (g->match[k].row < capacity)
+				g->depth[(size_t)i * capacity + g->match[k].row] = (struct depth){
+					.stamp = g->stamp,
+					.exact = g->match[k].exact,
+					.any = g->match[k].any,
+				};
+	}
+}
+
+/* Coefficients of a row, and whether they were learned there. */
+static bool
+learned_coefs(const struct row *row, float ret[COEF_COUNT])
+{
+	struct row_predictor p;
+
+	row_predictor_read(row, &p);
+	memcpy(ret, p.coef, sizeof p.coef);
+	return p.version != 0 && p.state != PREDICTOR_CALIBRATING;
+}
+
+static void
+prior_coefs(const struct manifest_set *set, float ret[COEF_COUNT])
+{
+	ret[COEF_BASE] = (float)set->prior.base_s;
+	ret[COEF_PREFILL] = (float)set->prior.prefill_s;
+	ret[COEF_ATTENTION] = (float)set->prior.attention_s;
+	ret[COEF_DECODE] = (float)set->prior.decode_s;
+	ret[COEF_CONTEXT] = (float)set->prior.context_s;
+	ret[COEF_STEP] = (float)set->prior.step_s;
+}
+
+/* A row that is still calibrating starts from the mean of its set's rows that are not, else from the
+ * configuration: a guess beside learned neighbours would starve it, or drown it. */
+static void
+fill_coefs(struct gather *g)
+{
+	const struct manifest *manifest = g->view->manifest;
+
+	for (uint32_t i = 0; i < manifest->n_sets; i++)
+		g->learned[i].n = 0;
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct gather_candidate *c = &g->candidate[i];
+		struct learned *l = &g->learned[manifest->members[c->member].set];
+
+		c->learned = c->row != ROW_NONE && learned_coefs(&g->view->rows.row[c->row], c->in.coef);
+		if (!c->learned)
+			continue;
+		for (unsigned k = 0; k < COEF_COUNT; k++)
+			l->sum[k] = (l->n == 0 ? 0 : l->sum[k]) + (double)c->in.coef[k];
+		l->n++;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct gather_candidate *c = &g->candidate[i];
+		uint32_t set = manifest->members[c->member].set;
+		const struct learned *l = &g->learned[set];
+
+		if (c->learned)
+			continue;
+		if (l->n == 0)
+			prior_coefs(&manifest->sets[set], c->in.coef);
+		for (unsigned k = 0; k < COEF_COUNT && l->n > 0; k++)
+			c->in.coef[k] = (float)(l->sum[k] / l->n);
+	}
+}
+
+static void
+fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row, mono_ns now)
+{
+	const struct manifest *manifest = g->view->manifest;
+	size_t capacity = g->view->rows.capacity;
+
+	c->block_tokens = block_tokens_of(row);
+	c->chain = (uint8_t)chain_of(g, manifest->sets[manifest->members[c->member].set].model, c->block_tokens);
+	if (c->chain == GATHER_NO_CHAIN)
+		return;
+	const struct gather_chain *chain = &g->chain[c->chain];
+	const struct depth *depth = &g->depth[c->chain * capacity + c->row];
+	uint32_t exact = depth->stamp == g->stamp ? depth->exact : 0;
+	uint32_t any = depth->stamp == g->stamp ? depth->any : 0;
+	uint32_t prompt = (uint32_t)g->prompt.n_ids;
+
+	any = (uint32_t)overlay_depth(g->view->overlay, c->row, chain->hash, any < chain->n ? any : chain->n,
+				      chain->n, now);
+	c->exact = predict_usable(exact, c->block_tokens, prompt);
+	c->cached = predict_usable(any, c->block_tokens, prompt);
+}
+
+static void
+fill_reading(struct gather_candidate *c, const struct row_reading *reading, mono_ns now)
+{
+	mono_ns sampled_ns = row_reading_sampled(reading);
+	bool fresh = sampled_ns != 0 && now - sampled_ns < VIEW_READING_NS;
+	uint64_t age_ms = sampled_ns == 0 ? UINT32_MAX : sampled_ns > now ? 0 : (now - sampled_ns) / 1000000u;
+
+	if (sampled_ns > now)           /* scraped since we looked at the clock */
+		fresh = true;
+	c->age_ms = age_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)age_ms;
+	c->waiting = fresh && (reading->known & KNOWN_WAITING) ? reading->waiting : UINT32_MAX;
+	c->running = fresh && (reading->known & KNOWN_RUNNING) ? reading->running : UINT32_MAX;
+	c->kv_usage = fresh && (reading->known & KNOWN_KV_USAGE) ? reading->kv_usage : -1;
+}
+
+static void
+fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, uint32_t member,
+     uint16_t failed_row, mono_ns now)
+{
+	uint16_t id = g->view->row_of[member];
+	struct row_reading reading;
+	struct view_load load;
+
+	*c = (struct gather_candidate){
+		.member = member, .row = ROW_NONE, .rank = 65535, .chain = GATHER_NO_CHAIN,
+		.waiting = UINT32_MAX, .running = UINT32_MAX, .kv_usage = -1, .age_ms = UINT32_MAX,
+	};
+	*ch = (struct choose_candidate){.row = ROW_NONE, .state = ROW_ABSENT};
+	if (id == ROW_NONE || id >= g->view->rows.capacity)
+		return;
+	const struct row *row = &g->view->rows.row[id];
+
+	c->row = id;
+	c->row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
+	row_reading_read(row, &reading);
+	c->state = (uint8_t)row_state(row, &reading);
+	c->rank = row->ranks > 1 ? row->rank : 65535;
+	fill_reading(c, &reading, now);
+	fill_prefix(g, c, row, now);
+	view_load(g->view, id, c->row_gen, (uint32_t)(now / 1000000u), true, &load);
+	c->in.prompt = g->prompt.tokens;
+	c->in.cached = c->cached;
+	c->in.pending = load.pending;
+	c->in.prefilling = load.prefilling;
+	c->in.context = load.context;
+	c->in.decoding = load.decoding;
+	c->in.oldest_dispatch_ms = load.oldest_dispatch_ms;
+	c->in.last_first_ms = load.last_first_ms;
+	if (c->waiting != UINT32_MAX)
+		view_strangers(g->view, id, c->row_gen, &c->in.foreign_waiting, &c->in.foreign_running);
+	if (load.last_pick != 0 && (g->last_pick == 0 || (int32_t)(load.last_pick - g->last_pick) > 0))
+		g->last_pick = load.last_pick;
+	*ch = (struct choose_candidate){
+		.row = id,
+		.state = c->state,
+		.failed = id == failed_row,
+		.last_pick = load.last_pick,
+		.requests = load.prefilling + load.decoding + c->in.foreign_waiting + c->in.foreign_running,
+	};
+}
+
+void
+gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now)
+{
+	view_settle(g->view);           /* watermarks first, then cells, then overlay */
+	g->n = g->model->n_members;
+	g->last_pick = 0;
+	for (uint32_t i = 0; i < g->n; i++)
+		fill(g, &g->candidate[i], &g->choose[i], g->model->members[i], failed_row, now);
+	fill_coefs(g);
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct gather_candidate *c = &g->candidate[i];
+
+		if (c->row == ROW_NONE)
+			continue;
+		predict_ttft(&c->in, &c->out);
+		g->choose[i].ttft_s = c->out.ttft_s;
+		g->choose[i].prefill = (uint64_t)c->out.ahead + c->in.prompt -
+			(c->in.cached < c->in.prompt ? c->in.cached : c->in.prompt);
+	}
+}
+
+uint32_t
+gather_n(const struct gather *g)
+{
+	return g->n;
+}
+
+const struct gather_candidate *
+gather_at(const struct gather *g, uint32_t i)
+{
+	return &g->candidate[i];
+}
+
+struct choose_candidate *
+gather_choose(struct gather *g)
+{
+	return g->choose;
+}
+
+uint32_t
+gather_last_pick(const struct gather *g)
+{
+	return g->last_pick;
+}
+
+unsigned
+gather_n_chains(const struct gather *g)
+{
+	return g->n_chains;
+}
+
+const struct gather_chain *
+gather_chain(const struct gather *g, unsigned i)
+{
+	return &g->chain[i];
+}

@@ -1,0 +1,683 @@
+/* policy.c -- decides where each request goes; a new set of rules is a new process.
+ *
+ * Owns    its own process segment (heartbeat, panic text, counters, decision records), which no decision
+ *         reads; all else it maps read-only.
+ * Hears   ask cancel probe resent   ingress      questions; their end; is anybody there; my part of the swap
+ *         segment gone              supervisor   an ingress incarnation came; is dead
+ *         open drain                supervisor   every ingress asks you now; end
+ * Says    hello probed              ingress      first on each connection; I am
+ *         answer cancelled          ingress      a decision with all its effects; nobody reads those bytes
+ *         ready failed bye          supervisor
+ * Dies    ingress sees it by pidfd and asks the standby or successor: an unanswered question has had no
+ *         effect.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "actors/common/actor.h"
+#include "actors/common/config.h"
+#include "actors/policy/evaluate.h"
+#include "actors/policy/tokensource.h"
+#include "actors/policy/view.h"
+#include "actors/policy/waiting.h"
+
+#define TICK_MS 50u                     /* scrapes are seen within this: view.h VIEW_SIGHT_NS */
+#define OPEN_LATE_NS 100000000          /* without OPEN we decide so long after our first question */
+#define BATCH 64u                       /* messages of one ingress before the others are looked at */
+#define DRAIN_ROUNDS 64u                /* batches read from each ingress at the end */
+#define FRAME_MAX 65536u                /* messages of an ingress are tens of bytes */
+#define LINGER_MS 1000                  /* answers still leave after our end */
+
+struct peer {                           /* one ingress incarnation, from its first segment on */
+	struct policy *policy;
+	uint32_t index, incarnation;
+	struct view_ingress *half;              /* owned until all three segments are there */
+	struct view_ingress *view;              /* borrowed from the view; NULL before */
+	zsock_t *sock;                          /* owned */
+	bool greeted, resent;
+};
+
+struct policy {
+	unsigned magic;
+#define POLICY_MAGIC 0x7011c4a1
+	struct pm_actor *actor;                 /* borrowed */
+	struct manifest *manifest;              /* owned */
+	struct view view;                       /* owned */
+	struct tokensource *tokens;             /* owned */
+	struct evaluate *evaluate;              /* owned */
+	struct peer **peer;                     /* owned */
+	unsigned n_peers, cap_peers;
+	struct waiting_list waiting;
+	int timer_fd;                           /* 100 ms from the first question */
+	bool timed;                             /* the timer runs or ran */
+	bool opened;                            /* OPEN came */
+	bool deciding;
+	char *frame;                            /* owned; MESSAGE_MAX, for what we say */
+};
+
+static struct process_segment *
+process_of(struct policy *me)
+{
+	return &me->actor->process;
+}
+
+/* ---- saying ---- */
+
+static int
+say(struct policy *me, struct peer *p, enum msg_id id, const void *msg)
+{
+	ssize_t n = msg_pack(id, msg, me->frame, MESSAGE_MAX);
+
+	if (n < 0) {
+		log_error("say failed message=%s: %s", msg_name(id), strerror((int)-n));
+		return (int)n;
+	}
+	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
+		return -errno;
+	return 0;
+}
+
+static void
+greet(struct policy *me, struct peer *p)
+{
+	struct msg_hello hello = {
+		.abi = MESSAGES_ABI,
+		.policy_gen = me->actor->birth.generation,
+		.policy_inc = me->actor->birth.incarnation,
+		.config_hash = me->manifest->hash,
+	};
+
+	/* IMMEDIATE: this fails until the connection stands, so that hello is the first on it */
+	p->greeted = say(me, p, MSG_hello, &hello) == 0;
+	if (p->greeted)
+		log_debug("greeted ingress=%u.%u", p->index, p->incarnation);
+}
+
+static void
+say_answer(struct policy *me, struct peer *p, struct msg_answer *answer)
+{
+	ssize_t n;
+
+	PM_ASSERT(process_of(me), answer->number != 0);
+	n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
+	if (n == -EMSGSIZE) {
+		/* an absurdly long prompt: the hashes are a note to kvevents, not worth the request */
+		answer->n_roots = 0;
+		n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
+	}
+	PM_ASSERT(process_of(me), n > 0);
+	/* A number that was given must leave or the stream has a hole.  When it cannot, the ingress is
+	 * dead: `gone` will close the stream. */
+	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
+		log_warn("answer lost ingress=%u.%u: %s; waiting for its end", p->index, p->incarnation,
+			 strerror(errno));
+}
+
+/* ---- deciding ---- */
+
+static struct peer *
+peer_of(struct policy *me, const struct view_ingress *view)
+{
+	for (unsigned i = 0; i < me->n_peers; i++)
+		if (me->peer[i]->view == view)
+			return me->peer[i];
+	return NULL;
+}
+
+/* Answers, or puts it among those that wait for token ids. */
+static void
+decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns asked_ns, bool tokens_failed)
+{
+	struct msg_answer answer;
+	struct waiting w = {.from = p->view, .ask = *ask, .asked_ns = asked_ns, .for_tokens = true};
+
+	switch (evaluate_question(me->evaluate, p->view, ask, asked_ns, tokens_failed, &answer, &w.key)) {
+	case EVALUATE_ANSWER:
+		say_answer(me, p, &answer);
+		break;
+	case EVALUATE_WAIT:
+		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
+		break;
+	case EVALUATE_STALE:
+		break;
+	}
+}
+
+static void
+decide_waiting(struct policy *me, bool for_tokens, const struct token_key *key, bool tokens_failed)
+{
+	struct waiting w;
+	size_t most = me->waiting.n;    /* who is put back to wait is behind those */
+
+	while (most-- > 0 && waiting_first(&me->waiting, for_tokens, key, &w)) {
+		struct peer *p = peer_of(me, w.from);
+
+		if (p)
+			decide(me, p, &w.ask, w.asked_ns, tokens_failed);
+	}
+}
+
+static void
+begin_deciding(struct policy *me, const char *why)
+{
+	me->deciding = true;
+	if (me->timer_fd >= 0) {
+		pm_actor_unwatch_fd(me->actor, me->timer_fd);
+		close(me->timer_fd);
+		me->timer_fd = -1;
+	}
+	log_info("waiting -> deciding (%s) questions=%zu", why, me->waiting.n);
+	decide_waiting(me, false, NULL, false);
+}
+
+/* OPEN, and every ingress that is alive has sent the last of what it re-asks. */
+static void
+open_if_complete(struct policy *me)
+{
+	if (me->deciding || !me->opened)
+		return;
+	for (unsigned i = 0; i < me->n_peers; i++)
+		if (me->peer[i]->view && !me->peer[i]->resent)
+			return;
+	begin_deciding(me, "open");
+}
+
+static void
+on_timer(struct pm_actor *actor, void *arg)
+{
+	struct policy *me = arg;
+	uint64_t times;
+
+	(void)actor;
+	if (read(me->timer_fd, &times, sizeof times) != (ssize_t)sizeof times || me->deciding)
+		return;
+	count_add(process_of(me), COUNTER_swap_open_late, 1);
+	begin_deciding(me, "100 ms without open or resent");
+}
+
+static void
+start_timer(struct policy *me)
+{
+	struct itimerspec in = {.it_value = {.tv_nsec = OPEN_LATE_NS}};
+
+	if (me->timed)
+		return;
+	me->timed = true;
+	timerfd_settime(me->timer_fd, 0, &in, NULL);
+}
+
+/* ---- hearing an ingress ---- */
+
+static void
+on_ask(struct policy *me, struct peer *p, const struct msg_ask *ask)
+{
+	mono_ns now = clock_mono();
+
+	count_add(process_of(me), COUNTER_questions, 1);
+	if (me->waiting.n > 0)
+		waiting_take(&me->waiting, p->view, ask->slot);
+	if (me->deciding) {
+		decide(me, p, ask, now, false);
+		return;
+	}
+	struct waiting w = {.from = p->view, .ask = *ask, .asked_ns = now};
+
+	PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
+	start_timer(me);
+}
+
+static void
+on_cancel(struct policy *me, struct peer *p, const struct msg_cancel *cancel)
+{
+	struct msg_cancelled cancelled = {
+		.slot = cancel->slot, .slot_gen = cancel->slot_gen, .ask = cancel->ask,
+	};
+
+	/* Only this thread reads bodies, and between messages it reads none: what fetches token ids has
+	 * its own copy. */
+	waiting_take(&me->waiting, p->view, cancel->slot);
+	say(me, p, MSG_cancelled, &cancelled);
+}
+
+static void
+on_frame(struct policy *me, struct peer *p, const void *frame, size_t len)
+{
+	struct msg m;
+
+	if (msg_unpack(frame, len, &m) < 0) {
+		count_add(process_of(me), COUNTER_messages_unknown, 1);
+		return;
+	}
+	switch (m.id) {
+	case MSG_ask:
+		on_ask(me, p, &m.u.ask);
+		break;
+	case MSG_cancel:
+		on_cancel(me, p, &m.u.cancel);
+		break;
+	case MSG_probe: {
+		struct msg_probed probed = {
+			.policy_gen = me->actor->birth.generation, .policy_inc = me->actor->birth.incarnation,
+		};
+
+		say(me, p, MSG_probed, &probed);
+		break;
+	}
+	case MSG_resent:
+		p->resent = true;
+		open_if_complete(me);
+		break;
+	default:
+		count_add(process_of(me), COUNTER_messages_unknown, 1);
+	}
+}
+
+static void
+on_ingress(struct pm_actor *actor, void *arg)
+{
+	struct peer *p = arg;
+	struct policy *me = p->policy;
+	char frame[FRAME_MAX];
+
+	(void)actor;
+	for (unsigned i = 0; i < BATCH; i++) {
+		int n = zmq_recv(zsock_resolve(p->sock), frame, sizeof frame, ZMQ_DONTWAIT);
+
+		if (n < 0)
+			break;
+		if ((size_t)n > sizeof frame) {
+			count_add(process_of(me), COUNTER_messages_unknown, 1);
+			continue;
+		}
+		on_frame(me, p, frame, (size_t)n);
+	}
+}
+
+/* ---- ingresses coming and going ---- */
+
+static struct peer *
+peer_find(struct policy *me, uint32_t incarnation)
+{
+	for (unsigned i = 0; i < me->n_peers; i++)
+		if (me->peer[i]->incarnation == incarnation)
+			return me->peer[i];
+	return NULL;
+}
+
+static void
+half_free(struct view_ingress **half)
+{
+	if (!*half)
+		return;
+	if ((*half)->column.head)
+		column_detach(&(*half)->column);
+	if ((*half)->slots.slot)
+		slots_detach(&(*half)->slots);
+	if ((*half)->arena.seg.head)
+		arena_detach(&(*half)->arena);
+	free(*half);
+	*half = NULL;
+}
+
+static void
+peer_remove(struct policy *me, struct peer *p)
+{
+	for (unsigned i = 0; i < me->n_peers; i++)
+		if (me->peer[i] == p) {
+			me->peer[i] = me->peer[--me->n_peers];
+			break;
+		}
+	if (p->view) {
+		waiting_forget(&me->waiting, p->view);
+		view_remove(&me->view, p->view);
+	}
+	half_free(&p->half);
+	if (p->sock) {
+		pm_actor_unwatch_socket(me->actor, p->sock);
+		zsock_destroy(&p->sock);
+	}
+	free(p);
+}
+
+static struct peer *
+peer_add(struct policy *me, uint32_t index, uint32_t incarnation)
+{
+	struct peer *p = calloc(1, sizeof *p);
+
+	if (!p || !(p->half = calloc(1, sizeof *p->half)))
+		goto none;
+	if (me->n_peers == me->cap_peers) {
+		unsigned cap = me->cap_peers ? me->cap_peers * 2 : 8;
+		struct peer **grown = realloc(me->peer, cap * sizeof *grown);
+
+		if (!grown)
+			goto none;
+		me->peer = grown;
+		me->cap_peers = cap;
+	}
+	p->policy = me;
+	p->index = p->half->index = index;
+	p->incarnation = p->half->incarnation = incarnation;
+	me->peer[me->n_peers++] = p;
+	return p;
+none:
+	if (p)
+		free(p->half);
+	free(p);
+	return NULL;
+}
+
+static int
+peer_connect(struct policy *me, struct peer *p)
+{
+	char endpoint[256], identity[64];
+
+	snprintf(identity, sizeof identity, "pol.%u.%u", me->actor->birth.generation, me->actor->birth.incarnation);
+	pm_policy_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, p->index, p->incarnation);
+	p->sock = zsock_new(ZMQ_DEALER);
+	if (!p->sock)
+		return -ENOMEM;
+	zsock_set_identity(p->sock, identity);
+	zsock_set_immediate(p->sock, 1);
+	zsock_set_linger(p->sock, LINGER_MS);
+	zsock_set_sndhwm(p->sock, 0);           /* bounded by the questions an ingress may have open */
+	zsock_set_rcvhwm(p->sock, 0);
+	zsock_set_reconnect_ivl(p->sock, 10);   /* we may come before it has bound */
+	zsock_set_reconnect_ivl_max(p->sock, 200);
+	if (zsock_connect(p->sock, "%s", endpoint) < 0)
+		return -errno;
+	pm_actor_watch_socket(me->actor, p->sock, on_ingress, p);
+	greet(me, p);
+	return 0;
+}
+
+/* One of an ingress's three segments.  Takes fd. */
+static int
+peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t incarnation, int fd)
+{
+	struct peer *p = peer_find(me, incarnation);
+	int r;
+
+	if (!p)
+		p = peer_add(me, index, incarnation);
+	if (!p || p->view) {
+		close(fd);
+		return p ? 0 : -ENOMEM;
+	}
+	struct view_ingress *half = p->half;
+
+	if ((kind == SEGMENT_COLUMN && half->column.head) || (kind == SEGMENT_SLOTS && half->slots.slot) ||
+	    (kind == SEGMENT_ARENA && half->arena.seg.head)) {
+		close(fd);
+		return 0;
+	}
+	if (kind == SEGMENT_COLUMN)
+		r = column_attach(&half->column, fd, false);
+	else if (kind == SEGMENT_SLOTS)
+		r = slots_attach(&half->slots, fd, false);
+	else
+		r = arena_attach(&half->arena, fd, false);
+	if (r < 0) {
+		log_error("ingress=%u.%u segment=%s: %s; its questions go unanswered", index, incarnation,
+			  segment_kind_name(kind), strerror(-r));
+		peer_remove(me, p);
+		return r;
+	}
+	if (!half->column.head || !half->slots.slot || !half->arena.seg.head)
+		return 0;
+	r = view_add(&me->view, &p->half);
+	if (r < 0) {
+		peer_remove(me, p);
+		return r;
+	}
+	p->view = half;
+	return peer_connect(me, p);
+}
+
+static bool
+of_ingress(enum segment_kind kind)
+{
+	return kind == SEGMENT_COLUMN || kind == SEGMENT_SLOTS || kind == SEGMENT_ARENA;
+}
+
+/* ---- hearing the supervisor, and the world's other events ---- */
+
+static void
+policy_on_message(void *priv, const struct msg *m, int fd)
+{
+	struct policy *me = priv;
+
+	switch (m->id) {
+	case MSG_segment:
+		if (fd >= 0 && of_ingress((enum segment_kind)m->u.segment.kind)) {
+			peer_segment(me, (enum segment_kind)m->u.segment.kind, m->u.segment.index,
+				     m->u.segment.incarnation, fd);
+			fd = -1;
+		}
+		break;
+	case MSG_gone:
+		if (m->u.gone.role == ROLE_INGRESS) {
+			struct peer *p = peer_find(me, m->u.gone.incarnation);
+
+			if (p)
+				peer_remove(me, p);
+			open_if_complete(me);
+		}
+		break;
+	case MSG_open:
+		if (m->u.open.policy_gen == me->actor->birth.generation) {
+			me->opened = true;
+			open_if_complete(me);
+		}
+		break;
+	case MSG_rows_changed:
+		view_refresh(&me->view);
+		break;
+	default:
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void
+on_tokens(struct pm_actor *actor, void *arg)
+{
+	struct policy *me = arg;
+	struct token_key key;
+	const char *why;
+
+	(void)actor;
+	while (tokensource_collect(me->tokens, clock_mono(), &key, &why) > 0) {
+		if (why) {
+			count_add(process_of(me), COUNTER_tokenize_failures, 1);
+			log_debug("tokenize failed: %s; decided without a prefix", why);
+		}
+		decide_waiting(me, true, &key, why != NULL);
+	}
+}
+
+static void
+policy_on_tick(void *priv, mono_ns now)
+{
+	struct policy *me = priv;
+
+	view_tick(&me->view, now);
+	for (unsigned i = 0; i < me->n_peers; i++) {
+		struct peer *p = me->peer[i];
+
+		if (p->sock && !p->greeted)
+			greet(me, p);
+	}
+}
+
+/* Everybody who asked us asks somebody else by now, or is ending too.  What is owed is said. */
+static void
+policy_on_drain(void *priv, mono_ns deadline)
+{
+	struct policy *me = priv;
+	struct waiting w;
+
+	(void)deadline;
+	for (unsigned i = 0; i < me->n_peers; i++)
+		for (unsigned rounds = 0; rounds < DRAIN_ROUNDS && me->peer[i]->sock &&
+				(zsock_events(me->peer[i]->sock) & ZMQ_POLLIN); rounds++)
+			on_ingress(me->actor, me->peer[i]);
+	decide_waiting(me, true, NULL, true);
+	while (waiting_first(&me->waiting, false, NULL, &w)) {
+		struct peer *p = peer_of(me, w.from);
+		struct msg_cancelled cancelled = {
+			.slot = w.ask.slot, .slot_gen = w.ask.slot_gen, .ask = w.ask.ask,
+		};
+
+		if (p)                  /* we never had leave to decide */
+			say(me, p, MSG_cancelled, &cancelled);
+	}
+	pm_actor_stop(me->actor, 0);
+}
+
+/* ---- birth and end ---- */
+
+static int
+fail(struct policy *me, const char *what, int r)
+{
+	log_error("open failed: %s: %s", what, strerror(-r));
+	birth_fail(&me->actor->birth, "", 0, 0, what);
+	return r;
+}
+
+static int
+open_config(struct policy *me)
+{
+	struct yaml_errors errs = {0};
+	int fd = birth_segment_fd(&me->actor->birth, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
+	int r = fd < 0 ? fd : config_load(fd, &me->manifest, NULL, &errs);
+
+	if (r == -EINVAL && errs.n > 0)
+		birth_fail(&me->actor->birth, errs.list[0].file, errs.list[0].line, errs.list[0].column,
+			   errs.list[0].text);
+	else if (r < 0)
+		fail(me, "configuration snapshot", r);
+	yaml_errors_free(&errs);
+	return r;
+}
+
+static int
+open_view(struct policy *me)
+{
+	struct birth *b = &me->actor->birth;
+	struct rows rows = {0};
+	struct index *index = NULL;
+	int fd, r;
+
+	fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : rows_attach(&rows, fd, false);
+	if (r < 0)
+		return fail(me, "worker table", r);
+	fd = birth_segment_fd(b, SEGMENT_INDEX, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : index_attach(&index, fd);
+	if (r == 0)
+		r = view_open(&me->view, me->manifest, b->incarnation, &rows, &index);
+	if (r < 0) {
+		rows_detach(&rows);
+		if (index)
+			index_detach(&index);
+		return fail(me, "prefix index", r);
+	}
+	for (unsigned i = 0; i < b->n_segments; i++) {
+		struct birth_segment *s = &b->segment[i];
+
+		if (s->fd < 0 || !of_ingress(s->kind))
+			continue;
+		fd = s->fd;
+		s->fd = -1;
+		r = peer_segment(me, s->kind, s->index, s->incarnation, fd);
+		if (r < 0)
+			return fail(me, "segments of an ingress", r);
+	}
+	return 0;
+}
+
+static void
+policy_close(void **priv)
+{
+	struct policy *me = *priv;
+
+	if (!me)
+		return;
+	*priv = NULL;
+	while (me->n_peers > 0)
+		peer_remove(me, me->peer[me->n_peers - 1]);
+	free(me->peer);
+	waiting_free(&me->waiting);
+	if (me->tokens) {
+		pm_actor_unwatch_socket(me->actor, tokensource_socket(me->tokens));
+		tokensource_free(&me->tokens);
+	}
+	evaluate_free(&me->evaluate);
+	if (me->view.manifest)
+		view_close(&me->view);
+	if (me->manifest)
+		manifest_free(&me->manifest);
+	if (me->timer_fd >= 0)
+		close(me->timer_fd);
+	free(me->frame);
+	free(me);
+}
+
+static int
+policy_open(struct pm_actor *actor, void **ret)
+{
+	struct policy *me = calloc(1, sizeof *me);
+	const char *why = "";
+	int r;
+
+	if (!me)
+		return -ENOMEM;
+	me->magic = POLICY_MAGIC;
+	me->actor = actor;
+	*ret = me;
+	me->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	me->frame = malloc(MESSAGE_MAX);
+	if (me->timer_fd < 0 || !me->frame)
+		return fail(me, "memory and a timer", -ENOMEM);
+	r = open_config(me);
+	if (r < 0)
+		return r;
+	r = open_view(me);
+	if (r < 0)
+		return r;
+	r = tokensource_new(&me->tokens);
+	if (r < 0)
+		return fail(me, "token source", r);
+	r = evaluate_new(&me->evaluate, &me->view, me->tokens, &actor->process, actor->birth.generation);
+	if (r < 0)
+		return fail(me, "evaluator", r);
+	r = evaluate_self_test(me->evaluate, &why);
+	if (r < 0)
+		return fail(me, why, r);
+	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);
+	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
+	log_info("loaded config=%016llx models=%u members=%u ingresses=%u",
+		 (unsigned long long)me->manifest->hash, me->manifest->n_models, me->manifest->n_members, me->n_peers);
+	return 0;
+}
+
+static const struct pm_actor_spec spec = {
+	.name = "policy",
+	.tick_ms = TICK_MS,
+	.open = policy_open,
+	.close = policy_close,
+	.on_message = policy_on_message,
+	.on_tick = policy_on_tick,
+	.on_drain = policy_on_drain,
+};
+
+int
+main(int argc, char **argv)
+{
+	return pm_actor_main(argc, argv, &spec);
+}
