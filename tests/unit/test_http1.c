@@ -157,6 +157,8 @@ Test(http1, refuses_what_could_be_read_in_two_ways)
 		{"GET /a#b HTTP/1.1\r\n", 400},
 		{"GET /\xc3\xa9 HTTP/1.1\r\n", 400},
 		{"GET * HTTP/1.1\r\n", 400},
+		{"GET https://h#/ HTTP/1.1\r\n", 400},
+		{"GET https://h:1@/ HTTP/1.1\r\n", 400},
 		{"GET ftp://h/ HTTP/1.1\r\n", 400},
 		{"GET http:///x HTTP/1.1\r\n", 400},
 		{"GET http://u@h/x HTTP/1.1\r\n", 400},
@@ -446,6 +448,7 @@ Test(http1, a_bad_answer_is_502)
 		"HTTP/2 200\r\n\r\n",
 		"HTTP/1.1  200 OK\r\n\r\n",
 		"HTTP/1.1 20 OK\r\n\r\n",
+		"HTTP/1.1 2x0 OK\r\n\r\n",
 		"HTTP/1.1 2000 OK\r\n\r\n",
 		"HTTP/1.1 099 X\r\n\r\n",
 		"HTTP/1.1 600 X\r\n\r\n",
@@ -507,6 +510,10 @@ Test(http1, an_encoded_answer_is_known_as_such)
 	cr_assert(response("HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\n"
 			   "Content-Length: 0\r\n\r\n", false, &res) > 0);
 	cr_assert(!http1_is_encoded(&res.head));
+	cr_assert(!http1_media_type_is(&res.head, "text/html"), "there is no Content-Type");
+	cr_assert(response("HTTP/1.1 200 OK\r\nContent-Type: Text/HTML ;a\r\n"
+			   "Content-Length: 0\r\n\r\n", false, &res) > 0);
+	cr_assert(http1_media_type_is(&res.head, "text/html"));
 }
 
 Test(http1, hop_by_hop_headers_are_the_known_ones_and_those_connection_lists)

@@ -142,6 +142,7 @@ Test(http1_body, malformed_chunks_are_refused)
 		"8000000000000000\r\n",      /* past int64 */
 		"0\r\nX: 1\n\r\n",
 		"0\r\n\rX",
+		"0\r\nX: y\rZ",
 		"0\r\nX: \001\r\n\r\n",
 	};
 

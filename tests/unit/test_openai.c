@@ -388,6 +388,30 @@ Test(openai, errors_are_json_whatever_they_quote)
 			      "\"param\":null,\"code\":null}}");
 }
 
+Test(openai, an_error_s_type_follows_its_status)
+{
+	static const struct {
+		unsigned    status;
+		const char *type;
+	} cases[] = {
+		{400, "invalid_request_error"}, {401, "authentication_error"},
+		{403, "permission_error"},      {404, "invalid_request_error"},
+		{429, "rate_limit_error"},      {500, "server_error"},
+		{504, "server_error"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct openai_error e = {.status = cases[i].status, .message = "m"};
+		char out[256], want[64];
+		ssize_t n = openai_write_error(out, sizeof(out) - 1, &e);
+
+		cr_assert(n > 0);
+		out[n] = '\0';
+		snprintf(want, sizeof(want), "\"type\":\"%s\"", cases[i].type);
+		cr_assert(strstr(out, want) != NULL, "%u: %s", cases[i].status, out);
+	}
+}
+
 Test(openai, an_error_that_is_too_long_is_cut_and_stays_json)
 {
 	char message[400], out[300];
@@ -434,6 +458,8 @@ Test(openai, events_are_data_done_or_error)
 	cr_assert(kind(" {\"id\":1, \"error\" : \"Unauthorized\"}") == OPENAI_EVENT_ERROR);
 	cr_assert(kind("{\"object\":\"error\",\"message\":\"m\"}") == OPENAI_EVENT_ERROR);
 	cr_assert(kind("{\"type\":\"error\"}") == OPENAI_EVENT_ERROR);
+	cr_assert(kind("{\"type\":\"x\",\"y\":\"error\"}") == OPENAI_EVENT_DATA);
+	cr_assert(kind("[\"error\"]") == OPENAI_EVENT_DATA);
 }
 
 static bool
@@ -461,6 +487,9 @@ Test(openai, usage_is_what_the_engine_said)
 	cr_assert(!usage("{\"choices\":[],\"usage\":null}", &u));
 	cr_assert(!usage("{\"usage\":{\"prompt_tokens\":9", &u), "cut short");
 	cr_assert(!usage("", &u));
+	cr_assert(usage("{\"usage\":{\"prompt_tokens\":\"9\",\"cache_read_input_tokens\":6,"
+			"\"prompt_tokens_details\":{\"audio_tokens\":1}}}", &u));
+	cr_assert(u.prompt_tokens == OPENAI_TOKENS_UNKNOWN && u.cached_tokens == 6);
 	cr_assert(usage("{\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":1e99}}", &u));
 	cr_assert(u.prompt_tokens == OPENAI_TOKENS_UNKNOWN);
 }
