@@ -7,26 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/emulator/flags.h"
 #include "tests/emulator/profile.h"
 #include "tests/emulator/tokenizer.h"
 
-enum type { STR, UINT, REAL, BOOL };
-
-struct row {
-	const char *flag;
-	enum type type;
-	size_t offset;
-	const char *value; /* default; "-" for numbers the profile gives */
-	bool live;
-	const char *doc;
-};
-
 #define ROW(flag, type, field, value, live, doc) \
-	{flag, type, offsetof(struct options, field), value, live, doc}
+	{flag, FLAG_##type, offsetof(struct options, field), value, live, doc}
 #define LIVE true
 #define FIXED false
 
-static const struct row rows[] = {
+static const struct flag_row rows[] = {
 	ROW("host", STR, host, "127.0.0.1", FIXED, "IPv4 address to listen on"),
 	ROW("port", UINT, port, "8000", FIXED, "port to listen on; 0: any, see the ready line"),
 	ROW("model", STR, model, "emulated", FIXED, "model served"),
@@ -97,100 +87,14 @@ static const struct row rows[] = {
 	ROW("gap-at", UINT, gap_at, "0", FIXED, "sequence number to leave out; 0: none"),
 };
 
-#define ROWS (sizeof rows / sizeof rows[0])
-#define UINT_UNSET UINT32_MAX
-
-static void *
-field(struct options *opt, const struct row *row)
-{
-	return (char *)opt + row->offset;
-}
-
-static int
-set(struct options *opt, const struct row *row, const char *value, char why[static 256])
-{
-	char *end = NULL;
-	double real;
-	unsigned long v;
-
-	errno = 0;
-	switch (row->type) {
-	case STR:
-		free(*(char **)field(opt, row));
-		*(char **)field(opt, row) = strdup(value);
-		return 0;
-	case UINT:
-		if (strcmp(value, "-") == 0) {
-			*(unsigned *)field(opt, row) = UINT_UNSET;
-			return 0;
-		}
-		v = strtoul(value, &end, 10);
-		if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 ||
-		    v >= UINT_UNSET)
-			break;
-		*(unsigned *)field(opt, row) = (unsigned)v;
-		return 0;
-	case REAL:
-		if (strcmp(value, "-") == 0) {
-			*(double *)field(opt, row) = NAN;
-			return 0;
-		}
-		real = strtod(value, &end);
-		if (end == value || *end != '\0' || !isfinite(real) || real < 0)
-			break;
-		*(double *)field(opt, row) = real;
-		return 0;
-	case BOOL:
-		if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-			break;
-		*(bool *)field(opt, row) = value[0] == '1';
-		return 0;
-	}
-	snprintf(why, 256, "--%s: '%.80s' is not %s", row->flag, value,
-		 row->type == BOOL ? "0 or 1" : "a number from 0 on");
-	return -EINVAL;
-}
-
-/* JSON keys may have '_' where flags have '-'. */
-static bool
-same_name(const char *flag, const char *given, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (flag[i] != given[i] && !(flag[i] == '-' && given[i] == '_'))
-			return false;
-	return true;
-}
-
-static const struct row *
-find(const char *flag, size_t len)
-{
-	for (size_t i = 0; i < ROWS; i++)
-		if (strlen(rows[i].flag) == len && same_name(rows[i].flag, flag, len))
-			return &rows[i];
-	return NULL;
-}
-
-static void
-help(void)
-{
-	puts("pointsman-emulator: a vLLM worker as seen from outside, with the timing of a model.\n\n"
-	     "usage: pointsman-emulator [--FLAG VALUE]...\n"
-	     "Times are virtual seconds unless they say wall.  '-': the profile's.\n"
-	     "*: can be changed live by POST /emu/config {\"FLAG\": VALUE}.\n");
-	for (size_t i = 0; i < ROWS; i++)
-		printf(" %c --%-24s %-22s %s\n", rows[i].live ? '*' : ' ', rows[i].flag,
-		       rows[i].value, rows[i].doc);
-}
-
-static int
-one_of(const char *flag, const char *value, const char *const *names, char why[static 256])
-{
-	for (; *names != NULL; names++)
-		if (strcmp(*names, value) == 0)
-			return 0;
-	snprintf(why, 256, "--%s: '%.80s' is not a choice; see --help", flag, value);
-	return -EINVAL;
-}
+static const struct flag_table table = {
+	.row = rows,
+	.rows = sizeof rows / sizeof rows[0],
+	.usage = "pointsman-emulator: a vLLM worker as seen from outside, with the timing of a model.\n\n"
+		 "usage: pointsman-emulator [--FLAG VALUE]...\n"
+		 "Times are virtual seconds unless they say wall.  '-': the profile's.\n"
+		 "*: can be changed live by POST /emu/config {\"FLAG\": VALUE}.\n",
+};
 
 static int
 check(const struct options *opt, char why[static 256])
@@ -202,10 +106,10 @@ check(const struct options *opt, char why[static 256])
 	enum fail_kind kind;
 	enum tokenizer tokenizer;
 
-	if (one_of("scheduling-policy", opt->scheduling_policy, policy, why) < 0 ||
-	    one_of("kv-format", opt->kv_format, format, why) < 0 ||
-	    one_of("kv-hash-format", opt->kv_hash_format, hashes, why) < 0 ||
-	    one_of("metrics-generation", opt->metrics_generation, generation, why) < 0)
+	if (flags_one_of("scheduling-policy", opt->scheduling_policy, policy, why) < 0 ||
+	    flags_one_of("kv-format", opt->kv_format, format, why) < 0 ||
+	    flags_one_of("kv-hash-format", opt->kv_hash_format, hashes, why) < 0 ||
+	    flags_one_of("metrics-generation", opt->metrics_generation, generation, why) < 0)
 		return -EINVAL;
 	if (options_fail_kind(opt, &kind) < 0)
 		snprintf(why, 256, "--fail-kind: '%.80s' is not a choice; see --help",
@@ -228,41 +132,12 @@ check(const struct options *opt, char why[static 256])
 int
 options_parse(struct options *opt, int argc, char **argv, char why[static 256])
 {
-	memset(opt, 0, sizeof *opt);
-	for (size_t i = 0; i < ROWS; i++)
-		set(opt, &rows[i], rows[i].value, why);
-	for (int i = 1; i < argc; i++) {
-		const char *flag = argv[i] + 2, *value;
-		const struct row *row = NULL;
-		size_t len;
+	int r;
 
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-			help();
-			return 1;
-		}
-		if (strncmp(argv[i], "--", 2) == 0) {
-			len = strcspn(flag, "=");
-			row = find(flag, len);
-		}
-		if (row == NULL) {
-			snprintf(why, 256, "unknown flag '%.80s'; --help lists all", argv[i]);
-			return -EINVAL;
-		}
-		if (flag[len] == '=') {
-			value = flag + len + 1;
-		} else if (row->type == BOOL &&
-			   (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0)) {
-			value = "1";
-		} else if (i + 1 < argc) {
-			value = argv[++i];
-		} else {
-			snprintf(why, 256, "--%s needs a value", row->flag);
-			return -EINVAL;
-		}
-		if (set(opt, row, value, why) < 0)
-			return -EINVAL;
-	}
-	return check(opt, why);
+	memset(opt, 0, sizeof *opt);
+	flags_default(&table, opt);
+	r = flags_parse(&table, opt, argc, argv, why);
+	return r == 0 ? check(opt, why) : r;
 }
 
 static int
@@ -290,14 +165,10 @@ options_apply_json(struct options *opt, const json_t *object, char why[static 25
 	json_t *value;
 	int r = 0;
 
-	/* a trial of our own, so that a wrong value changes nothing */
-	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].type == STR)
-			*(char **)field(&trial, &rows[i]) =
-				strdup(*(char **)field(opt, &rows[i]));
+	flags_copy(&table, &trial, opt); /* a wrong value changes nothing */
 	json_object_foreach(object_rw, key, value)
 	{
-		const struct row *row = find(key, strlen(key));
+		const struct flag_row *row = flags_find(&table, key, strlen(key));
 		char text[64];
 
 		if (row == NULL || !row->live) {
@@ -307,7 +178,7 @@ options_apply_json(struct options *opt, const json_t *object, char why[static 25
 			snprintf(why, 256, "'%.80s' needs a number or a short string", key);
 			r = -EINVAL;
 		} else {
-			r = set(&trial, row, text, why);
+			r = flags_set(row, &trial, text, why);
 		}
 		if (r < 0)
 			break;
@@ -335,7 +206,7 @@ over(double *value, double given)
 static void
 over_uint(unsigned *value, unsigned given)
 {
-	if (given != UINT_UNSET)
+	if (given != FLAGS_UINT_UNSET)
 		*value = given;
 }
 
@@ -405,8 +276,6 @@ options_fail_kind(const struct options *opt, enum fail_kind *ret_kind)
 void
 options_free(struct options *opt)
 {
-	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].type == STR)
-			free(*(char **)field(opt, &rows[i]));
+	flags_free(&table, opt);
 	memset(opt, 0, sizeof *opt);
 }
