@@ -377,6 +377,14 @@ io_accept_failed(struct io *io, struct io_op *op, int err)
 }
 
 void
+io_connect_again(struct io *io, struct io_op *op)
+{
+	uint64_t again_ns = clock_ns() + IO_CONNECT_PAUSE_NS;
+
+	io_at(io, op, again_ns < op->until_ns ? again_ns : op->until_ns);
+}
+
+void
 io_accept_end(struct io *io, struct io_op *op)
 {
 	for (;;) {
@@ -419,8 +427,10 @@ run_ready(struct io *io, struct io_op *op)
 			io_finish(io, op, op->result);
 		else if (due && io->now_ns >= op->until_ns)
 			io_finish(io, op, -ETIMEDOUT);
-		else
+		else {
+			io_at(io, op, op->until_ns);
 			io->back->start(io, op);
+		}
 		break;
 	case IO_OP_SEND:
 	case IO_OP_WATCH:

@@ -13,6 +13,7 @@
 #pragma once
 #include "actors/ingress/io.h"
 
+#define IO_CONNECT_PAUSE_NS 5000000ull  /* a full AF_UNIX backlog gives EAGAIN, and no event later */
 #define IO_ACCEPT_PAUSE_NS 100000000ull /* EMFILE does not go away at once; do not spin on it */
 
 struct io_node {                        /* circular list; next NULL: in none */
@@ -123,6 +124,7 @@ bool io_tell_accept(struct io *io, struct io_op *op, int fd);
 	/* A callback that is not final; false: op was cancelled in it, and may be freed already. */
 void io_accept_failed(struct io *io, struct io_op *op, int err);
 	/* Tells, and starts again after the pause; transient errors start again at once, untold. */
+void io_connect_again(struct io *io, struct io_op *op);         /* in a moment, or its deadline if sooner */
 void io_accept_end(struct io *io, struct io_op *op);    /* sweeps, then the final -ECANCELED */
 void io_release(struct io *io, struct io_op *op);       /* frees a dead op nobody holds any more */
 void io_send_advance(struct io_op *op, size_t sent_bytes);      /* msg then starts behind them */

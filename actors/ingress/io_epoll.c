@@ -16,7 +16,6 @@
 #define EVENTS_A_TURN 256
 #define ACCEPTS_AN_EVENT 64             /* then others get their turn */
 #define RECV_BYTES ((size_t)65536)
-#define UNIX_BACKLOG_RETRY_NS 5000000ull        /* a full AF_UNIX backlog gives EAGAIN and no event */
 
 #define BITS_READ (EPOLLIN | EPOLLRDHUP)
 #define BITS_END (EPOLLHUP | EPOLLERR)  /* come asked or not */
@@ -186,9 +185,7 @@ try_connect(struct io *io, struct io_op *op)
 	} else if (errno == EINPROGRESS || errno == EINTR) {
 		io_node_push(&io->arm, &op->arm);
 	} else if (errno == EAGAIN && op->u.addr.ss_family == AF_UNIX) {
-		uint64_t again_ns = io->now_ns + UNIX_BACKLOG_RETRY_NS;
-
-		io_at(io, op, again_ns < op->until_ns ? again_ns : op->until_ns);
+		io_connect_again(io, op);
 	} else {
 		io_ready_result(io, op, -errno);
 	}

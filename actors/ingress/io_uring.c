@@ -596,6 +596,8 @@ on_connect(struct io *io, struct io_op *op, int res)
 {
 	if (op->dead)
 		io_release(io, op);
+	else if (res == -EAGAIN && op->u.addr.ss_family == AF_UNIX)
+		io_connect_again(io, op);
 	else
 		io_finish(io, op, res < 0 ? res : op->fd);
 }
