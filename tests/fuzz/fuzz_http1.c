@@ -1,5 +1,8 @@
 /* fuzz_http1.c -- heads and bodies from strangers: nothing is read outside the buffer, growing
- * input reads as whole input does, and what is forwarded reads back as the same message. */
+ * input reads as whole input does, what is forwarded reads back as the same message, and where a
+ * second parser (libhttp-parser) accepts the same message too, it frames it the same way: two readers
+ * that disagree on where a request ends are how requests are smuggled. */
+#include <http_parser.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +82,73 @@ same_body(const struct http1_head *head, const char *in, size_t len)
 	}
 }
 
+/* What the second parser made of the message. */
+struct second {
+	bool     head;                       /* it accepted the head ... */
+	bool     complete;                   /* ... and saw the end of the body */
+	bool     chunked, keep_alive;
+	uint64_t length, sum;
+};
+
+static int
+second_on_head(http_parser *p)
+{
+	struct second *s = p->data;
+
+	s->head = true;
+	s->chunked = p->flags & F_CHUNKED;
+	s->keep_alive = http_should_keep_alive(p);
+	s->length = p->flags & F_CONTENTLENGTH ? p->content_length : HTTP1_LENGTH_NONE;
+	return 0;
+}
+
+static int
+second_on_body(http_parser *p, const char *at, size_t len)
+{
+	struct second *s = p->data;
+
+	for (size_t i = 0; i < len; i++)
+		s->sum = (s->sum ^ (uint8_t)at[i]) * 1099511628211ULL;
+	return 0;
+}
+
+static int
+second_on_end(http_parser *p)
+{
+	struct second *s = p->data;
+
+	s->complete = true;
+	http_parser_pause(p, 1);
+	return 0;
+}
+
+static void
+second_opinion(const struct http1_request *req, const char *buf, size_t head_len, size_t len)
+{
+	http_parser_settings on = {
+		.on_headers_complete = second_on_head,
+		.on_body = second_on_body,
+		.on_message_complete = second_on_end,
+	};
+	struct second s = {.sum = 14695981039346656037ULL};
+	http_parser p;
+
+	http_parser_init(&p, HTTP_REQUEST);
+	p.data = &s;
+	http_parser_execute(&p, &on, buf, len);
+	if (!s.head || p.upgrade)
+		return;                      /* stricter there, or a protocol we do not speak */
+	struct outcome ours = drive(&req->head, buf + head_len, len - head_len,
+				    len > head_len ? len - head_len : 1);
+
+	require(s.chunked == (req->head.framing == HTTP1_BODY_CHUNKED), "chunked or not?");
+	require(s.chunked || s.length == req->head.content_length, "two lengths");
+	require(s.keep_alive == req->head.keep_alive, "keep-alive or not?");
+	if (s.complete && ours.event == HTTP1_BODY_END)
+		require(s.sum == ours.sum, "two bodies");
+	require(!(s.complete && ours.event == HTTP1_BODY_MORE), "it ends there, not here");
+}
+
 /* Forwarding is re-serialising: the copy must be read as the same message. */
 static void
 write_back(const struct http1_request *req)
@@ -149,6 +219,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				http1_is_hop_by_hop(&req.head, req.head.headers[i].name);
 			}
 			write_back(&req);
+			second_opinion(&req, buf, n, len);
 			same_body(&req.head, buf + n, len - n);
 		}
 		break;
