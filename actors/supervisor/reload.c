@@ -439,8 +439,10 @@ end_probation(struct reload *m, struct reload_actions *ret)
 static void
 retire(struct reload *m, mono_ns now, struct reload_actions *ret)
 {
-	if (!m->settled)
-		return;                 /* rule 4 */
+	const struct reload_policy *want = policy_find(m, m->want);
+
+	if (!m->settled || !want || !alive(want))
+		return;                 /* rule 4; and whom ingresses moved to may be needed */
 	for (unsigned i = 0; i < RELOAD_POLICIES; i++) {
 		struct reload_policy *p = &m->policy[i];
 
@@ -489,7 +491,10 @@ tell_standby(struct reload *m, struct reload_actions *ret)
 static void
 respawn(struct reload *m, mono_ns now, struct reload_actions *ret)
 {
-	if (m->generation == 0 || now < m->respawn_ns)
+	const struct reload_policy *want = policy_find(m, m->want);
+
+	/* While a killed one is not dead yet, ingresses may be moving to its standby. */
+	if (m->generation == 0 || now < m->respawn_ns || (want && !alive(want)))
 		return;
 	while (count_useful(m, m->generation) < 1 + m->settings.standby)
 		if (!spawn(m, now, m->generation, ret))

@@ -125,6 +125,24 @@ bin_dir(struct supervisor *s)
 	return 0;
 }
 
+/* All of the set is here: found out now, not by restarts for ever. */
+static int
+programs_check(const struct supervisor *s)
+{
+	static const enum process_role roles[] = {ROLE_INGRESS, ROLE_KVEVENTS, ROLE_METRICS, ROLE_POLICY,
+						  ROLE_ADMIN};
+	char path[320];
+
+	for (unsigned i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+		snprintf(path, sizeof path, "%s/pointsman-%s", s->bin_dir, process_role_name(roles[i]));
+		if (access(path, X_OK) < 0) {
+			log_error("program %s: %s", path, strerror(errno));
+			return -ENOENT;
+		}
+	}
+	return 0;
+}
+
 static int
 signals_open(struct supervisor *s)
 {
@@ -218,6 +236,8 @@ supervisor_open(struct supervisor *s, const char **why)
 	limits_raise();
 	if (r == 0 && (r = bin_dir(s)) < 0)
 		*why = "cannot find its own program";
+	if (r == 0 && (r = programs_check(s)) < 0)
+		*why = "a program of the set is missing beside it";
 	if (r == 0)
 		r = rundir_open(s, why);
 	if (r == 0 && (r = segments_open(s, manifest)) < 0)
