@@ -1,0 +1,663 @@
+/* tests/unit/test_evaluate.c -- one question to one answer, over real segments and no socket. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/policy/evaluate.h"
+#include "proto/openai.h"
+#include "shm/blockhash.h"
+
+#define BLOCK 16u
+#define WORKERS 3u
+#define SEED 77u
+#define POLICY_INC 9u
+
+/* What supervisor, ingress, kvevents and metrics would have made. */
+struct world {
+	struct manifest *manifest;
+	struct rows rows;
+	struct segment index_seg;
+	struct index_writer *writer;
+	struct column column;
+	struct slots slots;
+	struct arena arena;
+	struct process_segment process;
+	/* the policy's own side */
+	struct view view;
+	struct view_ingress *from;
+	struct evaluate *evaluate;
+	uint32_t next_slot;
+};
+
+static const char yaml_head[] =
+	"apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
+	"spec:\n  listen: [\"127.0.0.1:8080\"]\n  models:\n"
+	"    - {name: demo, policy: p}\n"
+	"    - {name: nickname, policy: p, aliasOf: demo}\n"
+	"---\napiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
+	"spec:\n  engine: vllm\n  model: demo\n  members:\n"
+	"    - {name: w0, url: \"http://127.0.0.1:9000\"}\n"
+	"    - {name: w1, url: \"http://127.0.0.1:9001\"}\n"
+	"    - {name: w2, url: \"http://127.0.0.1:9002\"}\n"
+	"---\napiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: pool}\n"
+	"spec:\n  workerSets: [s]\n"
+	"---\napiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
+	"spec:\n  candidates: [{pool: pool}]\n  minimize: ";
+
+static void
+set_health(struct world *w, uint16_t row, enum row_health health)
+{
+	mono_ns now = clock_mono();
+	struct row_reading reading = {
+		.sampled_lo = (uint32_t)now, .sampled_hi = (uint32_t)(now >> 32),
+		.known = KNOWN_WAITING | KNOWN_RUNNING, .health = health,
+	};
+
+	row_reading_write(&w->rows.row[row], &reading);
+}
+
+static void
+set_coefs(struct world *w, uint16_t row, float base_s, float prefill_s)
+{
+	struct row_predictor p = {.version = 1, .samples = 100, .state = PREDICTOR_READY};
+
+	p.coef[COEF_BASE] = base_s;
+	p.coef[COEF_PREFILL] = prefill_s;
+	row_predictor_write(&w->rows.row[row], &p);
+}
+
+static void
+begin(struct world *w, const char *minimize)
+{
+	struct yaml_errors errs = {0};
+	struct rows rows;
+	struct index *index;
+	char text[4096];
+
+	memset(w, 0, sizeof *w);
+	snprintf(text, sizeof text, "%s%s\n", yaml_head, minimize);
+	int r = manifest_load_text("test", text, strlen(text), &w->manifest, &errs);
+	if (r < 0)
+		yaml_errors_print(&errs, stderr);
+	cr_assert_eq(r, 0);
+	cr_assert_eq(rows_create(&w->rows, 16), 0);
+	for (uint32_t m = 0; m < WORKERS; m++) {
+		uint16_t row = (uint16_t)(m + 2);               /* rows are not members */
+
+		w->rows.row[row].uid = w->manifest->members[m].uid;
+		atomic_store(&w->rows.row[row].row_gen, 1);
+		w->rows.row[row].kind = ROW_WORKER;
+		w->rows.row[row].ranks = 1;
+		w->rows.row[row].block_tokens = BLOCK;
+		atomic_store(&w->rows.row[row].intent, INTENT_SERVE);
+		set_health(w, row, HEALTH_UP);
+		set_coefs(w, row, 0.01f, 0.001f);
+	}
+	atomic_store(&w->rows.head->count, 8);
+	atomic_fetch_add(&w->rows.head->version, 1);
+	cr_assert_eq(index_create(&w->index_seg, 100000, 62, SEED), 0);
+	cr_assert_eq(index_writer_open(&w->writer, dup(w->index_seg.fd)), 0);
+	cr_assert_eq(column_create(&w->column, 0, 5, 16), 0);
+	cr_assert_eq(slots_create(&w->slots, 0, 5, 64), 0);
+	struct arena made;
+	cr_assert_eq(arena_create(&made, 0, 5, 64 << 20), 0);
+	cr_assert_eq(arena_attach(&w->arena, dup(made.seg.fd), true), 0);
+	arena_detach(&made);
+	cr_assert_eq(process_create(&w->process, ROLE_POLICY, 0, POLICY_INC, 3, 1 << 20), 0);
+
+	cr_assert_eq(rows_attach(&rows, dup(w->rows.seg.fd), false), 0);
+	cr_assert_eq(index_attach(&index, dup(w->index_seg.fd)), 0);
+	cr_assert_eq(view_open(&w->view, w->manifest, POLICY_INC, &rows, &index), 0);
+	struct view_ingress *half = calloc(1, sizeof *half);
+	half->incarnation = 5;
+	cr_assert_eq(column_attach(&half->column, dup(w->column.seg.fd), false), 0);
+	cr_assert_eq(slots_attach(&half->slots, dup(w->slots.seg.fd), false), 0);
+	cr_assert_eq(arena_attach(&half->arena, dup(w->arena.seg.fd), false), 0);
+	cr_assert_eq(view_add(&w->view, &half), 0);
+	w->from = view_find(&w->view, 5);
+	cr_assert_not_null(w->from);
+	cr_assert_eq(evaluate_new(&w->evaluate, &w->view, NULL, &w->process, 3), 0);
+	w->next_slot = 1;
+}
+
+static void
+end(struct world *w)
+{
+	evaluate_free(&w->evaluate);
+	view_close(&w->view);
+	index_writer_close(&w->writer);
+	process_detach(&w->process);
+	arena_detach(&w->arena);
+	slots_detach(&w->slots);
+	column_detach(&w->column);
+	segment_detach(&w->index_seg);
+	rows_detach(&w->rows);
+	manifest_free(&w->manifest);
+}
+
+/* As ingress would: body into the arena, slot filled, word last. */
+static struct msg_ask
+put_question(struct world *w, enum openai_route route, const char *body)
+{
+	struct msg_ask ask = {.slot = w->next_slot++, .slot_gen = 1, .ask = 1};
+	struct slot *slot = &w->slots.slot[ask.slot];
+	size_t len = strlen(body), cap;
+
+	slot->body_off = arena_alloc(&w->arena, len, &cap);
+	cr_assert_neq(slot->body_off, 0);
+	memcpy(arena_at(&w->arena, slot->body_off, len), body, len);
+	slot->body_len = (uint32_t)len;
+	slot->route = route;
+	slot->row = ROW_NONE;
+	slot->request_id = (uint64_t)5 << 40 | ask.slot;
+	atomic_store(&slot->word, slot_word(ask.slot_gen, (uint16_t)ask.ask, SLOT_ASKED, 0));
+	return ask;
+}
+
+static struct msg_answer
+answer_to(struct world *w, const char *body)
+{
+	struct msg_ask ask = put_question(w, OPENAI_COMPLETIONS, body);
+	struct msg_answer answer;
+	struct token_key key;
+
+	cr_assert_eq(evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
+		     EVALUATE_ANSWER);
+	cr_assert_eq(answer.slot, ask.slot);
+	cr_assert_eq(answer.ask, 1);
+	cr_assert_eq(answer.policy_inc, POLICY_INC);
+	return answer;
+}
+
+/* {"model":NAME,"prompt":[first, first + 1, ..]} */
+static const char *
+ids_body(const char *model, uint32_t first, uint32_t n)
+{
+	static char body[400000];
+	int at = snprintf(body, sizeof body, "{\"model\":\"%s\",\"prompt\":[", model);
+
+	for (uint32_t i = 0; i < n; i++)
+		at += snprintf(body + at, sizeof body - (size_t)at, "%s%u", i ? "," : "", first + i);
+	snprintf(body + at, sizeof body - (size_t)at, "],\"max_tokens\":7}");
+	return body;
+}
+
+/* What kvevents would do for a prompt that worker `row` has computed. */
+static uint16_t
+cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n, enum index_role role)
+{
+	uint32_t ids[4096];
+	uint64_t hash[256];
+	size_t blocks;
+
+	for (uint32_t i = 0; i < n; i++)
+		ids[i] = first + i;
+	blocks = blockhash_chain(blockhash_root(SEED, "demo", 4, "", 0, "", 0, BLOCK), ids, n, BLOCK, hash, 256);
+	if (slot == 0)
+		slot = index_slot_take(w->writer, row, 1, role, INDEX_GPU, BLOCK);
+	cr_assert_neq(slot, 0);
+	for (size_t i = 0; i < blocks; i++)
+		cr_assert(index_put(w->writer, slot, hash[i], NULL, 0));
+	return slot;
+}
+
+static void
+apply(struct world *w, uint32_t number)
+{
+	column_apply(&w->column, POLICY_INC, number);
+}
+
+Test(evaluate, a_prompt_goes_to_the_worker_that_holds_its_prefix)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	cache(&w, 4, 0, 1000, 320, INDEX_EXACT);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	cr_assert_eq(a.number, 1);
+	cr_assert_eq(a.prompt, 1000);
+	cr_assert_eq(a.source, TOKENS_IDS);
+	cr_assert_eq(a.n_candidates, 3);
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].cached, 800);
+	cr_assert_eq(a.candidates[0].uncached, 200);
+	cr_assert_eq(abs((int)a.candidates[0].ttft - 210000) <= 1, true, "10 ms + 200 x 1 ms, got %u", a.candidates[0].ttft);
+	cr_assert_eq(a.candidates[0].rank, 65535);
+	cr_assert_eq(a.candidates[1].row, 4);
+	cr_assert_eq(a.candidates[1].cached, 320);
+	cr_assert_eq(a.candidates[2].row, 2);
+	cr_assert_eq(a.candidates[2].cached, 0);
+	cr_assert_eq(a.n_roots, 1);
+	cr_assert_eq(a.roots[0].block_tokens, BLOCK);
+	cr_assert_eq(a.roots[0].hashes.len, 62 * 8);
+	cr_assert_eq(a.candidates[0].n_edits, 0);
+	cr_assert(slice_eq_str(a.model, "demo"));
+	cr_assert_eq(a.alias.len, 0);
+	end(&w);
+}
+
+Test(evaluate, a_whole_prompt_in_the_cache_still_computes_its_last_block)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 160, INDEX_EXACT);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 160));
+
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].cached, 144);
+	end(&w);
+}
+
+Test(evaluate, a_warm_busy_worker_loses_to_a_cold_idle_one)
+{
+	struct cell_values v = {.pending = 5000, .prefilling = 1};
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	v.oldest_dispatch_ms = (uint32_t)(clock_mono() / 1000000);
+	cell_write(&w.column.cell[3], 1, &v);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_neq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[2].row, 3);
+	cr_assert_gt(a.candidates[2].pending, 4900);
+
+	cell_write(&w.column.cell[3], 2, &v);           /* of another row generation: reads as zero */
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].pending, 0);
+	end(&w);
+}
+
+Test(evaluate, answers_not_applied_yet_are_charged_and_applied_ones_are_not_charged_twice)
+{
+	struct world w;
+	uint32_t got[16] = {0};
+
+	begin(&w, "PredictedTTFT");
+	for (uint32_t i = 0; i < 12; i++) {             /* different prompts, nothing applied */
+		struct msg_answer a = answer_to(&w, ids_body("demo", 100000 * (i + 1), 500));
+
+		cr_assert_eq(a.number, i + 1);
+		got[a.candidates[0].row]++;
+	}
+	cr_assert_eq(got[2], 4);
+	cr_assert_eq(got[3], 4);
+	cr_assert_eq(got[4], 4);
+	cr_assert_eq(overlay_length(w.view.overlay), 12);
+	cr_assert_eq(overlay_row(w.view.overlay, 2, 1).pending, 4 * 500);
+
+	struct cell_values v = {.pending = 2000, .prefilling = 4};
+
+	v.oldest_dispatch_ms = (uint32_t)(clock_mono() / 1000000);
+	for (uint16_t row = 2; row <= 4; row++)
+		cell_write(&w.column.cell[row], 1, &v);
+	apply(&w, 12);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 5, 500));
+
+	cr_assert_eq(overlay_length(w.view.overlay), 1, "only this one");
+	cr_assert_leq(a.candidates[0].pending, 2000);
+	cr_assert_gt(a.candidates[0].pending, 1900);
+	end(&w);
+}
+
+Test(evaluate, siblings_meet_before_any_event_speaks_of_their_prefix)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 800));
+	uint16_t first = a.candidates[0].row;
+
+	cr_assert_eq(a.candidates[0].cached, 0);
+	apply(&w, 1);                   /* and its cell still shows nothing: the worker is idle */
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].row, first);
+	cr_assert_eq(a.candidates[0].cached, 800);
+	end(&w);
+}
+
+Test(evaluate, speculative_knowledge_counts_and_another_salt_does_not_match)
+{
+	struct world w;
+	char body[20000];
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 4, 0, 1000, 400, INDEX_SPECULATIVE);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 800));
+
+	cr_assert_eq(a.candidates[0].row, 4);
+	cr_assert_eq(a.candidates[0].cached, 400);
+	const char *plain = ids_body("demo", 1000, 800);
+	snprintf(body, sizeof body, "{\"cache_salt\":\"tenant-1\",%.19000s", plain + 1);
+	a = answer_to(&w, body);
+	for (unsigned i = 0; i < a.n_candidates; i++)
+		cr_assert_eq(a.candidates[i].cached, 0);
+	end(&w);
+}
+
+Test(evaluate, prompt_logprobs_cannot_hit_and_is_not_looked_up)
+{
+	struct world w;
+	char body[20000];
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 4, 0, 1000, 400, INDEX_EXACT);
+	snprintf(body, sizeof body, "{\"prompt_logprobs\":1,%.19000s", ids_body("demo", 1000, 800) + 1);
+	struct msg_answer a = answer_to(&w, body);
+
+	cr_assert_eq(a.n_roots, 0);
+	cr_assert_eq(a.prompt, 800);
+	cr_assert_eq(a.candidates[0].cached, 0);
+	cr_assert_eq(a.candidates[0].root, GATHER_NO_CHAIN);
+	end(&w);
+}
+
+Test(evaluate, an_alias_is_rewritten_by_a_span_and_nothing_else)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 160, INDEX_EXACT);
+	const char *body = ids_body("nickname", 1000, 320);
+	struct msg_answer a = answer_to(&w, body);
+
+	cr_assert_eq(a.candidates[0].row, 3, "the prefix is of the workers' model, whatever the client calls it");
+	cr_assert_eq(a.candidates[0].n_edits, 1);
+	const struct rec_edit *e = &a.candidates[0].edits[0];
+
+	cr_assert(slice_eq_str((struct slice){body + e->off, e->len}, "\"nickname\""));
+	cr_assert(slice_eq_str(e->text, "\"demo\""));
+	cr_assert(slice_eq_str(a.alias, "nickname"));
+	cr_assert(slice_eq_str(a.model, "demo"));
+	end(&w);
+}
+
+static void
+rejected(struct world *w, const char *body, unsigned status, const char *code, const char *part)
+{
+	uint64_t before = count_get(&w->process, COUNTER_rejections);
+	struct msg_answer a = answer_to(w, body);
+
+	cr_assert_eq(a.verdict, VERDICT_REJECT);
+	cr_assert_eq(a.status, status, "%u for %.60s", a.status, body);
+	cr_assert(slice_eq_str(a.code, code));
+	cr_assert(memmem(a.text.p, a.text.len, part, strlen(part)), "%.*s", (int)a.text.len, a.text.p);
+	cr_assert_neq(a.number, 0, "also a reject has its number");
+	cr_assert_eq(a.n_candidates, 0);
+	cr_assert_eq(count_get(&w->process, COUNTER_rejections), before + 1);
+}
+
+Test(evaluate, what_cannot_be_routed_is_refused_with_what_and_where)
+{
+	struct world w;
+	char many[2000] = "{\"model\":\"demo\",\"prompt\":[";
+
+	begin(&w, "PredictedTTFT");
+	rejected(&w, "{\"model\":\"nobody\",\"prompt\":\"x\"}", 404, "model_not_found",
+		 "The model `nobody` does not exist");
+	rejected(&w, "{\"model\":\"demo\",\"prompt\":tru}", 400, "invalid_request", "at byte 25");
+	rejected(&w, "{\"model\":7}", 400, "invalid_request", "model is not a string");
+	rejected(&w, "", 400, "invalid_request", "empty");
+	rejected(&w, "{\"prompt\":\"x\"}", 400, "model_required", "model");
+	for (int i = 0; i < 129; i++)
+		strcat(many, i ? ",\"a\"" : "\"a\"");
+	strcat(many, "]}");
+	rejected(&w, many, 400, "too_many_prompts", "129");
+	cr_assert_eq(w.view.overlay ? overlay_length(w.view.overlay) : 0, 6);
+	end(&w);
+}
+
+Test(evaluate, what_the_engine_can_judge_is_sent_to_it)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	struct msg_answer a = answer_to(&w, "{\"model\":\"demo\"}");
+
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	cr_assert_eq(a.prompt, 0);
+	a = answer_to(&w, "{\"model\":\"demo\",\"prompt\":{\"odd\":1},\"temperature\":\"hot\"}");
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	end(&w);
+}
+
+Test(evaluate, down_and_draining_rows_get_nothing_and_none_left_is_a_503)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	set_health(&w, 3, HEALTH_DOWN);
+	atomic_store(&w.rows.row[4].intent, INTENT_DRAIN);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.n_candidates, 1);
+	cr_assert_eq(a.candidates[0].row, 2);
+	set_health(&w, 2, HEALTH_DOWN);
+	rejected(&w, ids_body("demo", 1000, 1000), 503, "no_candidate", "demo");
+	end(&w);
+}
+
+Test(evaluate, a_retry_avoids_the_row_that_failed)
+{
+	struct world w;
+	struct msg_answer answer;
+	struct token_key key;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	struct msg_ask ask = put_question(&w, OPENAI_COMPLETIONS, ids_body("demo", 1000, 1000));
+
+	w.slots.slot[ask.slot].attempt = 1;
+	w.slots.slot[ask.slot].row = 3;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &answer, &key),
+		     EVALUATE_ANSWER);
+	for (unsigned i = 0; i < answer.n_candidates; i++)
+		cr_assert_neq(answer.candidates[i].row, 3);
+	end(&w);
+}
+
+Test(evaluate, a_question_that_is_not_current_is_not_answered)
+{
+	struct world w;
+	struct msg_answer answer;
+	struct token_key key;
+
+	begin(&w, "PredictedTTFT");
+	struct msg_ask ask = put_question(&w, OPENAI_COMPLETIONS, ids_body("demo", 1000, 100)), wrong;
+
+	wrong = ask, wrong.ask = 2;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	wrong = ask, wrong.slot_gen = 2;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	wrong = ask, wrong.slot = 0;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	wrong = ask, wrong.slot = 65;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_END, 0));
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(count_get(&w.process, COUNTER_questions_stale), 5);
+	cr_assert_eq(overlay_length(w.view.overlay), 0, "and has no number");
+	/* a body outside the arena is not read */
+	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_ASKED, 0));
+	w.slots.slot[ask.slot].body_off = 1ull << 50;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key), EVALUATE_ANSWER);
+	cr_assert_eq(answer.status, 500);
+	end(&w);
+}
+
+Test(evaluate, a_row_without_a_known_block_size_has_no_prefix_knowledge)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	w.rows.row[3].block_tokens = 0;
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 400));
+
+	for (unsigned i = 0; i < a.n_candidates; i++)
+		cr_assert_eq(a.candidates[i].cached, 0);
+	atomic_store(&w.rows.row[3].event_block_tokens, BLOCK);         /* its events say it */
+	apply(&w, 1);
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].row, 3);
+	end(&w);
+}
+
+Test(evaluate, a_calibrating_row_borrows_what_its_neighbours_have_learned)
+{
+	struct row_predictor none = {.version = 1, .state = PREDICTOR_CALIBRATING, .coef = {99, 99}};
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	set_coefs(&w, 2, 0.02f, 0.004f);
+	set_coefs(&w, 4, 0.04f, 0.002f);
+	row_predictor_write(&w.rows.row[3], &none);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.candidates[1].row, 3, "between the two");
+	cr_assert_leq(abs((int)a.candidates[1].ttft - 3030000), 5, "0.03 + 1000 x 0.003, got %u", a.candidates[1].ttft);
+	end(&w);
+}
+
+Test(evaluate, every_answer_leaves_its_record_first)
+{
+	struct world w;
+	char buf[JOURNAL_RECORD_MAX];
+	uint64_t position = 0, lost = 0;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	set_health(&w, 4, HEALTH_DOWN);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.record, 1);
+	answer_to(&w, "{\"model\":\"nobody\"}");
+	cr_assert_eq(journal_read(&w.process.journal, &position, buf, sizeof buf, &lost), 1);
+	const struct journal_record *head = (const void *)buf;
+	const struct journal_decision *d = (const void *)(head + 1);
+	const struct journal_candidate *c = (const void *)(d + 1);
+
+	cr_assert_eq(head->kind, JOURNAL_DECISION);
+	cr_assert_eq(head->n, 3);
+	cr_assert_eq(head->request_id, (uint64_t)5 << 40 | 1);
+	cr_assert_eq(head->config_hash, w.manifest->hash);
+	cr_assert_eq(d->verdict, VERDICT_CHOOSE);
+	cr_assert_eq(d->chosen_row, 3);
+	cr_assert_eq(d->prompt_tokens, 1000);
+	cr_assert_eq(d->max_tokens, 7);
+	cr_assert_eq(d->blocks, 62);
+	cr_assert_str_eq(d->model, "demo");
+	cr_assert_str_eq(d->policy, "p");
+	cr_assert_eq(c[0].row, 3);
+	cr_assert_eq(c[0].cached, 800);
+	cr_assert_eq(c[0].ttft_us, a.candidates[0].ttft);
+	cr_assert_eq(c[1].row, 2);
+	cr_assert_eq(c[2].row, 4);
+	cr_assert_eq(c[2].removed_by, REMOVAL_DOWN);
+	for (unsigned i = 1; i < 8; i++)
+		cr_assert_geq(d->stage_ns[i], d->stage_ns[i - 1], "stage %u", i);
+	cr_assert_eq(journal_read(&w.process.journal, &position, buf, sizeof buf, &lost), 1);
+	cr_assert_eq(d->verdict, VERDICT_REJECT);
+	cr_assert_eq(d->status, 404);
+	cr_assert_eq(head->n, 0);
+	end(&w);
+}
+
+/* A recorded decision, made again from its own record, comes out the same. */
+Test(evaluate, a_record_predicts_again_what_it_predicted)
+{
+	struct cell_values v = {.context = 4000, .decoding = 3};
+	struct world w;
+	char buf[JOURNAL_RECORD_MAX];
+	uint64_t position = 0, lost = 0;
+
+	begin(&w, "PredictedTTFT");
+	cell_write(&w.column.cell[2], 1, &v);
+	answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(journal_read(&w.process.journal, &position, buf, sizeof buf, &lost), 1);
+	const struct journal_record *head = (const void *)buf;
+	const struct journal_decision *d = (const void *)(head + 1);
+	const struct journal_candidate *c = (const void *)(d + 1);
+
+	for (unsigned i = 0; i < head->n; i++) {
+		struct predict_input in = {
+			.prompt = d->prompt_tokens, .cached = c[i].cached + c[i].speculative,
+			.pending = c[i].pending, .prefilling = c[i].prefilling, .context = c[i].context,
+			.decoding = c[i].decoding, .oldest_dispatch_ms = PREDICT_NEVER, .last_first_ms = PREDICT_NEVER,
+		};
+		struct predict_output out;
+
+		memcpy(in.coef, c[i].coef, sizeof in.coef);
+		predict_ttft(&in, &out);
+		cr_assert_eq((uint32_t)(out.ttft_s * 1e6), c[i].ttft_us);
+	}
+	end(&w);
+}
+
+Test(evaluate, strangers_need_two_scrapes_to_count)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	for (int scrape = 0; scrape < 2; scrape++) {
+		mono_ns now = clock_mono();
+		struct row_reading reading = {
+			.sampled_lo = (uint32_t)now, .sampled_hi = (uint32_t)(now >> 32),
+			.known = KNOWN_WAITING | KNOWN_RUNNING, .health = HEALTH_UP, .waiting = 4, .running = 2,
+		};
+
+		row_reading_write(&w.rows.row[2], &reading);
+		view_tick(&w.view, now);
+		struct msg_answer a = answer_to(&w, ids_body("demo", 100000 * (uint32_t)(scrape + 1), 100));
+		uint32_t slowest = a.candidates[2].ttft;
+
+		apply(&w, a.number);
+		if (scrape == 0)
+			cr_assert_lt(slowest, 400000);
+		else
+			cr_assert(a.candidates[2].row == 2 && slowest > 400000, "4 x 100 ms wait, got %u", slowest);
+	}
+	end(&w);
+}
+
+Test(evaluate, the_self_test_leaves_no_trace)
+{
+	struct world w;
+	const char *why = NULL;
+
+	begin(&w, "Random");
+	cr_assert_eq(evaluate_self_test(w.evaluate, &why), 0);
+	cr_assert_eq(overlay_length(w.view.overlay), 0);
+	cr_assert_eq(count_get(&w.process, COUNTER_decisions), 0);
+	cr_assert_eq(journal_head(&w.process.journal), 0);
+	end(&w);
+}
+
+Test(evaluate, several_prompts_are_one_decision_that_charges_them_all)
+{
+	struct world w;
+	char body[20000];
+	int at = snprintf(body, sizeof body, "{\"model\":\"demo\",\"prompt\":[[");
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 320, INDEX_EXACT);
+	for (int i = 0; i < 400; i++)
+		at += snprintf(body + at, sizeof body - (size_t)at, "%s%d", i ? "," : "", 1000 + i);
+	at += snprintf(body + at, sizeof body - (size_t)at, "],[1,2,3]]}");
+	struct msg_answer a = answer_to(&w, body);
+
+	cr_assert_eq(a.prompt, 403);
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].cached, 320);
+	cr_assert_eq(a.candidates[0].uncached, 83);
+	end(&w);
+}
