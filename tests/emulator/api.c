@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/emulator/ids.h"
+
 #define ID_MAX_BYTES 96
 
 /* One open request. */
@@ -24,6 +26,8 @@ struct call {
 	char user[ID_MAX_BYTES + 1]; /* safe in JSON */
 	char tool[65];               /* name of the function the client insists on; "": none */
 	long created;
+	char *open;                  /* how each event of the stream begins */
+	size_t open_len;
 	uint64_t text_seed;
 	unsigned prompt_tokens, hit_tokens;
 	unsigned unsent;             /* tokens visible but not yet in a chunk */
@@ -64,6 +68,19 @@ text_printf(struct text *text, const char *format, ...)
 	}
 	text->len += (size_t)n;
 }
+
+static void
+text_add(struct text *text, const char *p, size_t len)
+{
+	if (text->len + len >= text->cap) {
+		text->cap = (text->len + len + 64) * 2;
+		text->p = must(realloc(text->p, text->cap));
+	}
+	memcpy(text->p + text->len, p, len);
+	text->len += len;
+}
+
+#define text_lit(text, literal) text_add(text, literal, sizeof(literal) - 1)
 
 /* What is not plain becomes '_': an id is for matching, not for quoting. */
 static void
@@ -187,6 +204,7 @@ call_free(struct call *call)
 		call->emu->calls = call->next;
 	if (call->next != NULL)
 		call->next->prev = call->prev;
+	free(call->open);
 	http_conn_set_priv(call->conn, NULL); /* it may outlive us until the end of the turn */
 	free(call);
 }
@@ -263,13 +281,21 @@ add_usage(struct text *text, const struct call *call)
 }
 
 static void
-event_open(struct text *text, const struct call *call)
+event_open(struct text *text, struct call *call)
 {
 	text->len = 0;
-	text_printf(text, "data: {\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,\"model\":\"%s\"",
-		    call->chat ? "chatcmpl" : "cmpl", call->id,
-		    call->chat ? "chat.completion.chunk" : "text_completion", call->created,
-		    call->emu->opt.model);
+	if (call->open == NULL) {
+		text_printf(text, "data: {\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,"
+			    "\"model\":\"%s\",\"choices\":[",
+			    call->chat ? "chatcmpl" : "cmpl", call->id,
+			    call->chat ? "chat.completion.chunk" : "text_completion",
+			    call->created, call->emu->opt.model);
+		call->open = must(malloc(text->len));
+		call->open_len = text->len;
+		memcpy(call->open, text->p, text->len);
+	} else {
+		text_add(text, call->open, call->open_len);
+	}
 }
 
 static void
@@ -277,7 +303,7 @@ event_close(struct text *text, const struct call *call, bool usage)
 {
 	if (usage)
 		add_usage(text, call);
-	text_printf(text, "}\n\n");
+	text_lit(text, "}\n\n");
 	http_conn_chunk(call->conn, text->p, text->len);
 }
 
@@ -288,26 +314,26 @@ add_words(struct text *text, const struct call *call, unsigned from, unsigned to
 	char word[5];
 
 	if (call->tool[0] != '\0' && from == 1)
-		text_printf(text, "{\\\"text\\\":\\\"");
+		text_lit(text, "{\\\"text\\\":\\\"");
 	for (unsigned i = from; i <= to; i++) {
 		tokenizer_word(call->text_seed, i, word);
-		text_printf(text, "%s", word);
+		text_add(text, word, 4);
 	}
 	if (call->tool[0] != '\0' && last)
-		text_printf(text, "\\\"}");
+		text_lit(text, "\\\"}");
 }
 
 static void
-send_role(struct text *text, const struct call *call)
+send_role(struct text *text, struct call *call)
 {
 	event_open(text, call);
-	text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+	text_lit(text, "{\"index\":0,\"delta\":{\"role\":\"assistant\","
 		    "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
 	event_close(text, call, call->usage_each);
 	if (call->tool[0] == '\0')
 		return;
 	event_open(text, call);
-	text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
+	text_printf(text, "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
 		    "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\","
 		    "\"arguments\":\"\"}}]},\"logprobs\":null,\"finish_reason\":null}]", call->id,
 		    call->tool);
@@ -315,24 +341,24 @@ send_role(struct text *text, const struct call *call)
 }
 
 static void
-send_words(struct text *text, const struct call *call, unsigned from, unsigned to, bool last)
+send_words(struct text *text, struct call *call, unsigned from, unsigned to, bool last)
 {
 	event_open(text, call);
 	if (!call->chat)
-		text_printf(text, ",\"choices\":[{\"index\":0,\"text\":\"");
+		text_lit(text, "{\"index\":0,\"text\":\"");
 	else if (call->tool[0] != '\0')
-		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
+		text_lit(text, "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
 			    "\"function\":{\"arguments\":\"");
 	else
-		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"");
+		text_lit(text, "{\"index\":0,\"delta\":{\"content\":\"");
 	add_words(text, call, from, to, last);
 	if (!call->chat)
-		text_printf(text, "\",\"logprobs\":null,\"finish_reason\":null,"
+		text_lit(text, "\",\"logprobs\":null,\"finish_reason\":null,"
 			    "\"stop_reason\":null}]");
 	else if (call->tool[0] != '\0')
-		text_printf(text, "\"}}]},\"logprobs\":null,\"finish_reason\":null}]");
+		text_lit(text, "\"}}]},\"logprobs\":null,\"finish_reason\":null}]");
 	else
-		text_printf(text, "\"},\"logprobs\":null,\"finish_reason\":null}]");
+		text_lit(text, "\"},\"logprobs\":null,\"finish_reason\":null}]");
 	event_close(text, call, call->usage_each);
 }
 
@@ -345,19 +371,19 @@ finish_name(const struct call *call)
 }
 
 static void
-send_finish(struct text *text, const struct call *call)
+send_finish(struct text *text, struct call *call)
 {
 	event_open(text, call);
 	if (call->chat)
-		text_printf(text, ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,"
+		text_printf(text, "{\"index\":0,\"delta\":{},\"logprobs\":null,"
 			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
 	else
-		text_printf(text, ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,"
+		text_printf(text, "{\"index\":0,\"text\":\"\",\"logprobs\":null,"
 			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
 	event_close(text, call, call->usage_each);
 	if (call->usage) {
 		event_open(text, call);
-		text_printf(text, ",\"choices\":[]");
+		text_printf(text, "]");
 		event_close(text, call, true);
 	}
 	http_conn_chunk(call->conn, "data: [DONE]\n\n", 14);
@@ -433,7 +459,7 @@ api_token(void *arg, struct worker_job *job, double now_s)
 	struct emulator *emu = arg;
 	struct call *call = job->priv;
 	bool last = job->finish != ENGINE_RUNNING;
-	struct text text = {0};
+	struct text text = {emu->scratch, 0, emu->scratch_cap};
 
 	exposition_token(&emu->x, job, now_s, call->last_s);
 	call->last_s = now_s;
@@ -470,7 +496,8 @@ api_token(void *arg, struct worker_job *job, double now_s)
 		emu->ok++;
 		call_free(call);
 	}
-	free(text.p);
+	emu->scratch = text.p;
+	emu->scratch_cap = text.cap;
 }
 
 /* ---- requests ---- */
@@ -696,10 +723,11 @@ identify(struct call *call, const struct http1_request *http, const json_t *req)
 	call->text_seed = hash_text(call->user[0] != '\0' ? call->user : call->id);
 }
 
-/* All that can be wrong with the numbers of a request; then the job. */
+/* All that can be wrong with the numbers of a request; then the job.  token: the prompt, if it is
+ * known already; it is taken over. */
 static void
 generate(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
-	 const json_t *req, bool chat)
+	 const json_t *req, uint32_t *token, unsigned tokens, bool chat)
 {
 	const json_t *options = json_object_get(req, "stream_options");
 	const char *salt = json_string_value(json_object_get(req, "cache_salt"));
@@ -707,8 +735,6 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	json_int_t max, min, n, priority;
 	struct worker_request work = {0};
 	struct call *call;
-	unsigned tokens = 0;
-	uint32_t *token;
 
 	if (!get_count(req, "max_completion_tokens", 1, 0, &max) ||
 	    (max == 0 && !get_count(req, "max_tokens", 1, 0, &max)) ||
@@ -716,13 +742,16 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	    !get_count(req, "priority", INT32_MIN, 0, &priority) || priority > INT32_MAX) {
 		bad_request(conn, "max_tokens, min_tokens, n and priority must be whole numbers "
 			    "in range");
+		free(token);
 		return;
 	}
 	if (n != 1) {
 		bad_request(conn, "n: only 1 is emulated");
+		free(token);
 		return;
 	}
-	token = get_prompt(emu, req, chat, &tokens, &why);
+	if (token == NULL)
+		token = get_prompt(emu, req, chat, &tokens, &why);
 	if (token == NULL || tokens == 0) {
 		free(token);
 		bad_request(conn, why != NULL ? why : "the prompt is empty");
@@ -783,7 +812,13 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 {
 	bool chat = slice_eq_str(http->path, "/v1/chat/completions");
 	json_error_t error;
-	json_t *req = json_loadb(body, len_bytes, 0, &error);
+	char *rest = NULL; /* the body without a long list of ids */
+	size_t rest_len = 0;
+	unsigned tokens = 0;
+	uint32_t *token = !slice_eq_str(http->path, "/v1/completions") ? NULL
+			  : ids_take(body, len_bytes, &tokens, &rest, &rest_len);
+	json_t *req = token != NULL ? json_loadb(rest, rest_len, 0, &error)
+				    : json_loadb(body, len_bytes, 0, &error);
 	const json_t *model = json_object_get(req, "model");
 
 	if (!json_is_object(req)) {
@@ -803,7 +838,10 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 	} else if (slice_eq_str(http->path, "/tokenize")) {
 		tokenize(emu, conn, req);
 	} else {
-		generate(emu, conn, http, req, chat);
+		generate(emu, conn, http, req, token, tokens, chat);
+		token = NULL;
 	}
+	free(token);
+	free(rest);
 	json_decref(req);
 }

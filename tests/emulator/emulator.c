@@ -362,6 +362,7 @@ close_parts(struct emulator *emu, struct watch *watch)
 		fclose(emu->log);
 	free(emu->page);
 	free(emu->ids.slot);
+	free(emu->scratch);
 	close(watch->epoll_fd);
 	close(watch->timer_fd);
 	close(watch->signal_fd);

@@ -50,6 +50,8 @@ struct emulator {
 	char *page;
 	size_t page_len;
 	double page_s;
+	char *scratch;             /* api.c's, for one answer at a time */
+	size_t scratch_cap;
 	/* totals since birth or {"reset_counters": true} */
 	uint64_t started, ok, aborted, failed, faults, tokenized, events_dropped;
 	struct id_set ids;

@@ -60,7 +60,7 @@ static const struct flag_row rows[] = {
 	ROW("prompt-form", STR, prompt_form, "text", "text (chat) | ids (completions)"),
 	ROW("stream", BOOL, stream, "1", "streamed answers"),
 	ROW("prompt-tokens", UINT, prompt_tokens, "16256", "control: of each prompt"),
-	ROW("output-tokens", UINT, output_tokens, "256", "of each answer"),
+	ROW("output-tokens", UINT, output_tokens, "-", "of each answer; -: 256, multiturn 200"),
 	ROW("prefixes", UINT, prefixes, "24", "shared: how many there are"),
 	ROW("prefix-tokens", UINT, prefix_tokens, "16000", "shared: length of each"),
 	ROW("suffix-tokens", UINT, suffix_tokens, "256", "shared: new tokens of each prompt"),
@@ -378,6 +378,8 @@ open_workload(struct run *run, char why[static 256])
 
 	if (kind < 0 || form < 0 || history < 0)
 		return -EINVAL;
+	if (opt->output_tokens == FLAGS_UINT_UNSET)
+		cfg.output_tokens = kind == WORKLOAD_MULTITURN ? 200 : 256;
 	cfg.kind = (enum workload_kind)kind;
 	cfg.ids = form == 1;
 	cfg.history_real = history == 0;
