@@ -1,0 +1,665 @@
+/* ingress.c -- takes requests from clients, asks where they shall go, carries them there and back.
+ *
+ * Owns    its client and worker connections; per incarnation: request slots, body arena, in-flight column,
+ *         journal ring.
+ * Hears   answer cancelled hello probed         policy      over the ROUTER
+ *         peer gone activate standby drain      supervisor  over the inherited pair
+ *         adopt unadopt rows_changed segment
+ * Says    ask cancel probe resent               policy
+ *         routed proof                          kvevents    PUSH, never waited for
+ *         ready reachable active hole bye       supervisor
+ * Dies    its own connections break, its neighbours go on; the supervisor zeroes its column.
+ */
+#include "actors/ingress/ingress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "actors/common/config.h"
+#include "actors/ingress/client.h"
+#include "actors/ingress/request.h"
+
+#define TICK_NS         100000000ull    /* longest sleep: belt and braces for a lost wake-up */
+#define LOOK_AGAIN_NS   10000000ull     /* control messages go before answers at least so often */
+#define BATCH           256u            /* answers handled before sockets get their turn */
+#define CONTROL_BYTES   65536u
+#define SETTLE_NS       50000000ull     /* of a drain: the last answers of ours leave */
+
+/* --- the supervisor -------------------------------------------------------------------------- */
+
+void
+ingress_tell(struct ingress *in, enum msg_id id, const void *msg)
+{
+	/* The three messages that are told share their fields. */
+	const struct msg_active *m = msg;
+
+	if (in->n_owed == 0 && birth_send(&in->actor.birth, id, msg) != -EAGAIN)
+		return;
+	if (in->n_owed == sizeof in->owed / sizeof *in->owed) {
+		log_error("the supervisor does not read: word lost message=%s", msg_name(id));
+		return;
+	}
+	in->owed[in->n_owed].id = id;
+	in->owed[in->n_owed].gen = m->policy_gen;
+	in->owed[in->n_owed++].inc = m->policy_inc;
+}
+
+static void
+pay_owed(struct ingress *in)
+{
+	unsigned paid = 0;
+
+	for (; paid < in->n_owed; paid++) {
+		struct msg_active m = {.policy_gen = in->owed[paid].gen, .policy_inc = in->owed[paid].inc};
+
+		if (birth_send(&in->actor.birth, in->owed[paid].id, &m) == -EAGAIN)
+			break;
+	}
+	in->n_owed -= paid;
+	memmove(in->owed, in->owed + paid, in->n_owed * sizeof *in->owed);
+}
+
+static void
+on_control(void *arg, int result)
+{
+	struct ingress *in = arg;
+
+	(void)result;
+	in->control_woken = true;
+}
+
+static void
+peer_drop(struct ingress *in, struct ingress_peer *peer)
+{
+	if (peer->watch)
+		io_cancel(in->io, peer->watch);
+	if (peer->pidfd >= 0)
+		io_close_fd(in->io, peer->pidfd);
+	*peer = (struct ingress_peer){.pidfd = -1};
+}
+
+static void
+peer_add(struct ingress *in, uint32_t gen, uint32_t inc, int pidfd)
+{
+	ask_peer(&in->ask, gen, inc);
+	if (pidfd < 0)
+		return;                 /* only `gone` will tell of its death */
+	for (unsigned i = 0; i < ASK_POLICIES; i++) {
+		struct ingress_peer *peer = &in->peer[i];
+
+		if (peer->pidfd >= 0)
+			continue;
+		*peer = (struct ingress_peer){.gen = gen, .inc = inc, .pidfd = pidfd};
+		peer->watch = io_watch(in->io, pidfd, on_control, in);
+		return;
+	}
+	log_warn("policy process not watched: table full inc=%u", inc);
+	close(pidfd);
+}
+
+static void
+look_at_peers(struct ingress *in)
+{
+	struct pollfd fd[ASK_POLICIES];
+	unsigned which[ASK_POLICIES], n = 0;
+
+	for (unsigned i = 0; i < ASK_POLICIES; i++)
+		if (in->peer[i].pidfd >= 0) {
+			fd[n] = (struct pollfd){.fd = in->peer[i].pidfd, .events = POLLIN};
+			which[n++] = i;
+		}
+	if (n == 0 || poll(fd, n, 0) <= 0)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t inc = in->peer[which[i]].inc;
+
+		if (!fd[i].revents)
+			continue;
+		peer_drop(in, &in->peer[which[i]]);
+		log_debug("policy process dead inc=%u", inc);
+		ask_gone(&in->ask, inc, false, clock_mono());
+	}
+}
+
+static void
+use_manifest(struct ingress *in, struct manifest *m, uint32_t gen)
+{
+	manifest_free(&in->manifest);
+	in->manifest = m;
+	in->manifest_gen = gen;
+	in->ask.questions_max = m->gateway.limits.questions;
+	in->ask.answer_ns = m->gateway.timeouts.policy_answer_ns;
+	in->upstreams.keep_alive_ns = m->gateway.timeouts.upstream_keep_alive_ns;
+}
+
+static uint32_t
+active_generation(const struct ingress *in)
+{
+	return in->ask.active == ASK_POLICIES ? 0 : in->ask.policy[in->ask.active].gen;
+}
+
+/* Settings follow the generation that decides. */
+static void
+settle_manifest(struct ingress *in)
+{
+	if (!in->next_manifest || in->next_gen != active_generation(in))
+		return;
+	log_set_generation(in->next_gen);
+	use_manifest(in, in->next_manifest, in->next_gen);
+	in->next_manifest = NULL;
+}
+
+static void
+on_config(struct ingress *in, int fd)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	uint32_t gen = 0;
+	int r = config_load(fd, &m, &gen, &errs);
+
+	yaml_errors_free(&errs);
+	if (r < 0) {
+		log_error("new configuration not readable: %s; the settings in force stay", strerror(-r));
+		return;
+	}
+	manifest_free(&in->next_manifest);
+	in->next_manifest = m;
+	in->next_gen = gen;
+	settle_manifest(in);
+}
+
+/* --- listening --------------------------------------------------------------------------------- */
+
+static void listen_end(struct ingress_listener *l);
+
+static void
+on_accept(void *arg, int fd, int err)
+{
+	struct ingress_listener *l = arg;
+
+	if (fd >= 0)
+		client_accept(l->in, fd, l->number);
+	else if (err == -ECANCELED)
+		listen_end(l);
+	else
+		log_warn("accept failed: %s; tried again in 100 ms", strerror(-err));
+}
+
+static void
+listen_start(struct ingress_listener *l)
+{
+	l->wanted = true;
+	if (!l->accept)
+		l->accept = io_accept(l->in->io, l->fd, on_accept, l);
+}
+
+static void
+listen_stop(struct ingress_listener *l)
+{
+	l->wanted = false;
+	if (l->accept)
+		io_cancel(l->in->io, l->accept);        /* the final call comes later */
+}
+
+static void
+listen_end(struct ingress_listener *l)
+{
+	l->accept = NULL;
+	if (l->wanted)
+		listen_start(l);
+}
+
+static void
+adopt(struct ingress *in, uint32_t index, bool on)
+{
+	if (in->draining || index == in->actor.birth.index)
+		return;
+	log_info("neighbour's sockets ingress=%u %s", index, on ? "adopted" : "given back");
+	for (unsigned i = 0; i < in->n_listeners; i++)
+		if (in->listener[i].index == index) {
+			if (on)
+				listen_start(&in->listener[i]);
+			else
+				listen_stop(&in->listener[i]);
+		}
+}
+
+/* --- the end ------------------------------------------------------------------------------------- */
+
+static void
+drain(struct ingress *in, mono_ns deadline)
+{
+	struct client *next;
+	mono_ns now = clock_mono();
+
+	if (in->draining) {
+		if (deadline < in->drain_deadline)
+			in->drain_deadline = deadline;
+		return;
+	}
+	in->draining = true;
+	in->drain_began = now;
+	in->drain_deadline = deadline;
+	log_info("draining connections=%u requests=%u", in->n_clients, in->slots.capacity - in->n_free);
+	for (unsigned i = 0; i < in->n_listeners; i++)
+		listen_stop(&in->listener[i]);
+	for (struct client *c = in->clients; c; c = next) {
+		next = c->next;
+		client_drain(c, now);
+	}
+}
+
+static void
+drain_step(struct ingress *in, mono_ns now)
+{
+	bool accepting = false;
+
+	for (unsigned i = 0; i < in->n_listeners; i++)
+		accepting |= in->listener[i].accept != NULL;
+	if (now >= in->drain_deadline && in->n_clients > 0) {
+		log_warn("drain deadline: cutting connections=%u", in->n_clients);
+		while (in->clients)
+			client_destroy(in->clients);
+	}
+	if (!accepting && in->n_clients == 0 && now - in->drain_began >= SETTLE_NS)
+		in->stopping = true;
+}
+
+static void
+on_signal(void *arg, int result)
+{
+	struct ingress *in = arg;
+	struct signalfd_siginfo info;
+
+	(void)result;
+	while (read(in->actor.signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+		if (info.ssi_signo == SIGTERM)
+			drain(in, clock_mono() + ingress_settings(in)->timeouts.drain_ns);
+}
+
+/* --- control: before answers, always -------------------------------------------------------------- */
+
+static void
+on_message(struct ingress *in, const struct msg *m, int fd)
+{
+	mono_ns now = clock_mono();
+
+	switch (m->id) {
+	case MSG_peer:
+		if (m->u.peer.role == ROLE_POLICY) {
+			peer_add(in, m->u.peer.generation, m->u.peer.incarnation, fd);
+			fd = -1;
+		}
+		break;
+	case MSG_gone:
+		if (m->u.gone.role == ROLE_POLICY)
+			ask_gone(&in->ask, m->u.gone.incarnation, true, now);
+		break;
+	case MSG_activate:
+		ask_activate(&in->ask, m->u.activate.policy_gen, m->u.activate.policy_inc, now);
+		settle_manifest(in);
+		break;
+	case MSG_standby:
+		ask_standby(&in->ask, m->u.standby.policy_gen, m->u.standby.policy_inc);
+		break;
+	case MSG_drain:
+		drain(in, m->u.drain.deadline);
+		break;
+	case MSG_adopt:
+		adopt(in, m->u.adopt.index, true);
+		break;
+	case MSG_unadopt:
+		adopt(in, m->u.unadopt.index, false);
+		break;
+	case MSG_rows_changed:
+		upstreams_rows_changed(&in->upstreams);
+		break;
+	case MSG_segment:
+		if (m->u.segment.kind == SEGMENT_CONFIG && fd >= 0) {
+			on_config(in, fd);
+			fd = -1;
+		}
+		break;
+	default:
+		ingress_count(in, COUNTER_messages_unknown, 1);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void
+control(struct ingress *in)
+{
+	char buf[CONTROL_BYTES];
+
+	in->control_woken = false;
+	while (in->actor.supervised) {
+		struct msg m;
+		int fd = -1, r = birth_receive(&in->actor.birth, &m, buf, sizeof buf, &fd);
+
+		if (r == 0)
+			break;
+		if (r == -EPIPE) {
+			in->actor.supervised = false;
+			if (in->watch_control)
+				io_cancel(in->io, in->watch_control);
+			in->watch_control = NULL;
+			log_warn("supervisor gone; serving on until a successor ends us");
+		} else if (r < 0) {
+			ingress_count(in, COUNTER_messages_unknown, 1);
+		} else {
+			on_message(in, &m, fd);
+		}
+	}
+	look_at_peers(in);
+}
+
+/* --- answers ------------------------------------------------------------------------------------- */
+
+/* True: there may be more. */
+static bool
+hear_policies(struct ingress *in)
+{
+	mono_ns looked = 0;
+
+	for (unsigned n = 0; router_readable(&in->router); n++) {
+		struct router_message m;
+		mono_ns now = clock_mono();
+
+		if (n == BATCH)
+			return true;
+		if (now - looked > LOOK_AGAIN_NS) {
+			control(in);
+			looked = now;
+		}
+		if (!router_next(&in->router, &m))
+			continue;
+		if (m.error < 0) {
+			ingress_count(in, COUNTER_messages_unknown, 1);
+			log_warn("message from policy not understood inc=%u: dropped", m.policy_inc);
+		} else {
+			ask_heard(&in->ask, m.policy_gen, m.policy_inc, &m.msg, now);
+		}
+		router_done(&m);
+	}
+	return false;
+}
+
+static void
+on_zmq(void *arg, int result)
+{
+	/* Says only that something may have changed: the loop looks by itself. */
+	(void)arg;
+	(void)result;
+}
+
+/* --- life ----------------------------------------------------------------------------------------- */
+
+static int
+attach(struct ingress *in)
+{
+	struct birth *b = &in->actor.birth;
+	struct yaml_errors errs = {0};
+	int fd, r;
+
+	fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : rows_attach(&in->rows, fd, false);
+	if (r < 0)
+		return r;
+	fd = birth_segment_fd(b, SEGMENT_COLUMN, ROLE_INGRESS, b->incarnation, NULL);
+	r = fd < 0 ? fd : column_attach(&in->column, fd, true);
+	if (r < 0)
+		return r;
+	fd = birth_segment_fd(b, SEGMENT_SLOTS, ROLE_INGRESS, b->incarnation, NULL);
+	r = fd < 0 ? fd : slots_attach(&in->slots, fd, true);
+	if (r < 0)
+		return r;
+	fd = birth_segment_fd(b, SEGMENT_ARENA, ROLE_INGRESS, b->incarnation, NULL);
+	r = fd < 0 ? fd : arena_attach(&in->arena, fd, true);
+	if (r < 0)
+		return r;
+	segment_claim(&in->column.seg);
+	segment_claim(&in->slots.seg);
+	segment_claim(&in->arena.seg);
+	fd = birth_segment_fd(b, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : config_load(fd, &in->manifest, &in->manifest_gen, &errs);
+	yaml_errors_free(&errs);
+	return r;
+}
+
+static int
+open_files_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return -errno;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
+}
+
+static int
+open_io(struct ingress *in, enum io_backend want)
+{
+	const char *why = NULL;
+	int r = io_open(&in->io, want, &why);
+
+	if (r < 0)
+		log_error("io backend %s: %s", io_backend_name(want), why ? why : strerror(-r));
+	else if (why)
+		log_info("io backend=%s: %s", io_backend_name(io_backend(in->io)), why);
+	else
+		log_info("io backend=%s", io_backend_name(io_backend(in->io)));
+	return r;
+}
+
+static int
+open_slots(struct ingress *in)
+{
+	in->live = calloc((size_t)in->slots.capacity + 1, sizeof *in->live);
+	in->free_slot = calloc((size_t)in->slots.capacity + 1, sizeof *in->free_slot);
+	if (!in->live || !in->free_slot)
+		return -ENOMEM;
+	for (uint32_t id = in->slots.capacity; id >= 1; id--)   /* low ids first: less to look through */
+		in->free_slot[in->n_free++] = id;
+	return 0;
+}
+
+static int
+open_listeners(struct ingress *in)
+{
+	struct birth *b = &in->actor.birth;
+
+	in->listener = calloc(b->n_listeners + 1, sizeof *in->listener);
+	if (!in->listener)
+		return -ENOMEM;
+	for (unsigned i = 0; i < b->n_listeners; i++) {
+		struct ingress_listener *l = &in->listener[in->n_listeners++];
+
+		*l = (struct ingress_listener){.in = in, .index = b->listener[i].index, .number = (uint16_t)i,
+			.fd = b->listener[i].fd};
+		if (l->index == b->index)
+			listen_start(l);
+	}
+	return 0;
+}
+
+static int
+ingress_open(struct ingress *in)
+{
+	struct birth *b = &in->actor.birth;
+	int r;
+
+	r = attach(in);
+	if (r < 0)
+		return r;
+	const struct manifest_gateway *set = &in->manifest->gateway;
+	if (open_files_limit() < 0)
+		log_warn("open files limit not raised: %s", strerror(errno));
+	r = open_io(in, set->io == MANIFEST_IO_URING ? IO_URING :
+		    set->io == MANIFEST_IO_EPOLL ? IO_EPOLL : IO_AUTO);
+	if (r < 0)
+		return r;
+	in->zmq = zmq_ctx_new();
+	if (!in->zmq)
+		return -errno;
+	r = router_open(&in->router, in->zmq, b->run_dir, b->index, b->incarnation);
+	if (r < 0) {
+		log_error("policy socket in %s: %s", b->run_dir, strerror(-r));
+		return r;
+	}
+	r = notes_open(&in->notes, in->zmq, b->run_dir, &in->column, &in->actor.process, b->index,
+		       b->incarnation);
+	if (r == 0)
+		r = ledger_open(&in->ledger, &in->column);
+	if (r == 0)
+		r = ask_open(&in->ask, &in->slots, &in->column, &in->actor.process, &request_ask_ops, in,
+			     clock_mono());
+	if (r == 0)
+		r = upstreams_open(&in->upstreams, in->io, &in->rows, &in->actor.process);
+	if (r == 0)
+		r = open_slots(in);
+	if (r < 0)
+		return r;
+	in->ask.questions_max = set->limits.questions;
+	in->ask.answer_ns = set->timeouts.policy_answer_ns;
+	in->upstreams.keep_alive_ns = set->timeouts.upstream_keep_alive_ns;
+	in->retry_milli = INGRESS_RETRY_BURST;
+	in->born = clock_wall();
+	upstreams_rows_changed(&in->upstreams);
+	in->watch_control = io_watch(in->io, b->fd, on_control, in);
+	in->watch_signal = io_watch(in->io, in->actor.signal_fd, on_signal, in);
+	in->watch_zmq = io_watch(in->io, in->router.fd, on_zmq, in);
+	if (!in->watch_control || !in->watch_signal || !in->watch_zmq)
+		return -ENOMEM;
+	for (unsigned i = 0; i < b->n_peers; i++)
+		if (b->peer[i].role == ROLE_POLICY) {
+			peer_add(in, b->peer[i].generation, b->peer[i].incarnation, b->peer[i].pidfd);
+			b->peer[i].pidfd = -1;
+		}
+	return open_listeners(in);
+}
+
+static void
+bury(struct ingress *in)
+{
+	clients_bury(in);
+	requests_bury(in);
+	upstreams_bury(&in->upstreams);
+}
+
+static void
+ingress_close(struct ingress *in)
+{
+	while (in->clients)
+		client_destroy(in->clients);
+	for (unsigned i = 0; i < ASK_POLICIES; i++)
+		peer_drop(in, &in->peer[i]);
+	if (in->upstreams.row)
+		upstreams_close(&in->upstreams);
+	bury(in);
+	if (in->io)
+		io_close(&in->io);
+	ask_close(&in->ask);
+	ledger_close(&in->ledger);
+	notes_close(&in->notes);
+	router_close(&in->router);
+	if (in->zmq)
+		zmq_ctx_term(in->zmq);
+	free(in->listener);
+	free(in->free_slot);
+	free(in->live);
+	manifest_free(&in->next_manifest);
+	manifest_free(&in->manifest);
+	arena_detach(&in->arena);
+	slots_detach(&in->slots);
+	column_detach(&in->column);
+	rows_detach(&in->rows);
+}
+
+static void
+tick(struct ingress *in, mono_ns now)
+{
+	in->next_tick = now + TICK_NS;
+	pm_actor_heartbeat(&in->actor, now);
+	if (in->n_owed > 0)
+		pay_owed(in);
+	ask_tick(&in->ask, now);
+	upstreams_tick(&in->upstreams, now);
+	settle_manifest(in);
+	if (in->draining)
+		drain_step(in, now);
+}
+
+static int
+loop(struct ingress *in)
+{
+	bool more = false;
+	int told = 1;
+
+	while (!in->stopping) {
+		mono_ns now;
+		int wait_ms;
+
+		if (told == 0 && !more && router_readable(&in->router))
+			ingress_count(in, COUNTER_zmq_rescues, 1);
+		if (in->control_woken)
+			control(in);
+		more = hear_policies(in);
+		now = clock_mono();
+		if (now >= in->next_tick)
+			tick(in, now);
+		bury(in);
+		wait_ms = in->next_tick > now ? (int)((in->next_tick - now + 999999) / 1000000) : 0;
+		told = io_turn(in->io, more || in->stopping ? 0 : wait_ms);
+		if (told < 0) {
+			log_error("loop broken: %s", strerror(-told));
+			return EXIT_INTERNAL;
+		}
+	}
+	return 0;
+}
+
+int
+main(void)
+{
+	struct ingress in;
+	int code;
+
+	memset(&in, 0, sizeof in);
+	in.router.fd = -1;
+	for (unsigned i = 0; i < ASK_POLICIES; i++)
+		in.peer[i].pidfd = -1;
+	in.rows.seg.fd = in.column.seg.fd = in.slots.seg.fd = in.arena.seg.fd = -1;
+	code = pm_actor_begin(&in.actor, "ingress");
+	if (code != 0)
+		return code;
+	int r = ingress_open(&in);
+	if (r < 0) {
+		log_error("open failed: %s", strerror(-r));
+		birth_fail(&in.actor.birth, "", 0, 0, strerror(-r));
+		code = EXIT_INTERNAL;
+	} else {
+		struct msg_ready ready = {0};
+
+		birth_send(&in.actor.birth, MSG_ready, &ready);
+		log_info("ready listeners=%u", in.n_listeners);
+		code = loop(&in);
+	}
+	ingress_close(&in);
+	if (code == 0) {
+		struct msg_bye bye = {0};
+
+		birth_send(&in.actor.birth, MSG_bye, &bye);
+	}
+	log_info("ends code=%d", code);
+	pm_actor_end(&in.actor);
+	return code;
+}

@@ -1,0 +1,116 @@
+/* actors/ingress/ingress.h -- what the organs of one ingress process share.
+ *
+ * A request walks forward: client (connection, head, body) -> request (slot, bytes, decision) -> ask
+ * (question, answer) -> relay (worker's connection, the answer's way back) -> client.  ledger, notes
+ * and journal hear of it on the way.  Everything runs in the one loop of ingress.c.
+ *
+ * Freeing    Callbacks of io never run inside the call that started them, but our own calls nest: an
+ *            object that ends is marked, its operations are cancelled, and it is freed between turns
+ *            (`graveyard`), so that no caller up the stack touches freed memory.
+ */
+#pragma once
+#include "actors/common/actor.h"
+#include "actors/common/decide/manifest.h"
+#include "actors/ingress/ask.h"
+#include "actors/ingress/deadline.h"
+#include "actors/ingress/io.h"
+#include "actors/ingress/ledger.h"
+#include "actors/ingress/notes.h"
+#include "actors/ingress/router.h"
+#include "actors/ingress/upstream.h"
+#include "shm/arena.h"
+#include "shm/roster.h"
+
+#define INGRESS_RETRY_SHARE     100     /* thousandths of a retry earned by each request: 10 % */
+#define INGRESS_RETRY_BURST     100000  /* thousandths saved at most, and at the start */
+
+struct client;
+struct request;
+
+struct ingress_live {                   /* by slot id: what the slot's segment does not say */
+	struct request *request;        /* NULL: over, but its bytes may still be read */
+	uint64_t region;                /* arena offset; 0: none */
+	size_t region_cap;
+};
+
+struct ingress_listener {
+	struct ingress *in;
+	uint32_t index;                 /* of the ingress it belongs to */
+	uint16_t number;
+	int fd;                         /* owned by the birth record */
+	bool wanted;                    /* accept here, also after a cancel under way */
+	struct io_op *accept;
+};
+
+struct ingress_peer {                   /* a policy process that we watch die */
+	uint32_t gen, inc;
+	int pidfd;                      /* owned; -1: unused */
+	struct io_op *watch;
+};
+
+struct ingress {
+	struct pm_actor actor;
+	struct io *io;
+	struct manifest *manifest;      /* in force */
+	uint32_t manifest_gen;
+	struct manifest *next_manifest; /* sent, its generation not active yet */
+	uint32_t next_gen;
+
+	struct rows rows;
+	struct column column;
+	struct slots slots;
+	struct arena arena;
+
+	void *zmq;
+	struct router router;
+	struct ask ask;
+	struct ledger ledger;
+	struct notes notes;
+	struct upstreams upstreams;
+
+	struct ingress_live *live;
+	uint32_t *free_slot;            /* stack of slot ids */
+	uint32_t n_free;
+	uint64_t next_request;
+	int32_t retry_milli;            /* thousandths of a retry in hand */
+
+	struct client *clients;
+	uint32_t n_clients;
+	struct client *dead_clients;
+	struct request *dead_requests;
+
+	struct ingress_listener *listener;
+	unsigned n_listeners;
+	struct ingress_peer peer[ASK_POLICIES];
+	struct io_op *watch_control, *watch_signal, *watch_zmq;
+	wall_ns born;
+	bool control_woken;
+	bool draining, stopping;
+	mono_ns drain_deadline, drain_began, next_tick;
+	struct {                        /* words to the supervisor that it had no room for */
+		enum msg_id id;
+		uint32_t gen, inc;
+	} owed[64];
+	unsigned n_owed;
+};
+
+static inline const struct manifest_gateway *
+ingress_settings(const struct ingress *in)
+{
+	return &in->manifest->gateway;
+}
+
+static inline mono_ns
+ingress_now(const struct ingress *in)
+{
+	return io_now(in->io);
+}
+
+static inline void
+ingress_count(struct ingress *in, enum counter c, uint64_t n)
+{
+	count_add(&in->actor.process, c, n);
+}
+
+void ingress_tell(struct ingress *in, enum msg_id id, const void *msg);
+	/* To the supervisor: reachable, active, hole; kept while it has no room. */

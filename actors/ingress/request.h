@@ -1,0 +1,91 @@
+/* actors/ingress/request.h -- one inference request from its head to its outcome.
+ *
+ * Meaning    Owns everything a request holds: slot, arena region, charge, decision, worker's connection.
+ *            It ends in exactly one call of request_end (request_fail ends in it), which releases all of
+ *            them, writes the outcome to the journal and leaves the region to `ask` until nobody reads it.
+ * Retry      At most two attempts upstream; the second only when the first cannot have done work: connect
+ *            failure, 429 or 503 before anything was relayed (both on another worker, within the retry
+ *            budget), or a pooled connection found closed (same worker, new connection, outside of it).
+ *            A ranked list is used only under the generation that made it; else the question is asked again.
+ * Threads    the loop's.
+ */
+#pragma once
+#include "actors/ingress/client.h"
+#include "proto/sse.h"
+
+#define REQUEST_STALE_NS 1000000000ull  /* a pooled connection that breaks later than this after the
+					   request was not stale: the worker was at work */
+
+struct decision;                        /* an applied answer, copied */
+struct relay_watch;
+
+enum response_framing { RESPONSE_NONE, RESPONSE_LENGTH, RESPONSE_CHUNKED, RESPONSE_CLOSE };
+
+struct response {                       /* what has come from the worker, this attempt */
+	char *buf;                      /* an unfinished head */
+	size_t len, cap;
+	struct http1_scan scan;
+	struct http1_body body;
+	enum response_framing out;      /* how the client gets the body */
+	bool any, relayed, ended;       /* any byte came; head went to the client; body is complete */
+	bool keep_alive, sse, looked_at, paused, first_byte, done_event;
+	unsigned keep_alive_s;
+	uint16_t status;
+	uint64_t bytes;                 /* of body, to the client */
+	struct relay_watch *watch;
+	struct openai_usage usage;
+};
+
+struct request {
+	struct ingress *in;
+	struct client *client;          /* NULL once gone */
+	struct request *next;           /* graveyard */
+	bool over;
+	uint32_t slot_id;
+	struct slot *slot;
+	enum openai_route route;
+	size_t head_len, body_len;      /* in the region; the body follows the head */
+	struct decision *decision;
+	unsigned candidate;
+	uint32_t policy_gen;            /* of the decision */
+	struct charge charge;
+	unsigned attempts;
+	bool stale;                     /* the second attempt goes to the same worker, on a new connection */
+	struct upstream *to;            /* of the candidate */
+	struct upstream_attempt attempt;
+	struct upstream_conn *conn;
+	bool sent;                      /* all of it */
+	mono_ns sent_ns;
+	char *head;                     /* as written upstream */
+	struct deadline limit;
+	struct response response;
+	char error[32];                 /* for the journal */
+};
+
+struct decision {
+	struct msg_answer answer;       /* slices point into bytes */
+	char bytes[];
+};
+
+struct request *request_open(struct client *c, const struct http1_request *rq, const char *head,
+			     size_t head_len, enum openai_route route, unsigned *ret_status);
+	/* NULL with 503: no slot or no arena. */
+int request_body(struct request *r, struct slice data);
+	/* 0, -413 too large, -503 arena full. */
+void request_ready(struct request *r);          /* body complete: ask */
+
+void request_fail(struct request *r, unsigned status, const char *code, const char *message,
+		  unsigned retry_after_s);
+	/* Nothing was relayed: the client gets an error.  Ends the request. */
+void request_client_gone(struct request *r);
+void request_end(struct request *r, unsigned status, bool cancelled);
+void requests_bury(struct ingress *in);
+
+/* ask_ops of the process; arg is struct ingress */
+extern const struct ask_ops request_ask_ops;
+
+/* --- relay.c --- */
+void relay_choose(struct request *r, const struct msg_answer *answer);  /* an applied CHOOSE */
+void relay_withdraw(struct request *r);         /* chosen, nothing written: give it back */
+void relay_stop(struct request *r);             /* drop attempt, connection, timer, buffers */
+void relay_client_drained(struct request *r);   /* the client took bytes */
