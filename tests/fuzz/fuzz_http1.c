@@ -1,7 +1,7 @@
 /* fuzz_http1.c -- heads and bodies from strangers: nothing is read outside the buffer, growing
  * input reads as whole input does, what is forwarded reads back as the same message, and where a
- * second parser (libhttp-parser) accepts the same message too, it frames it the same way: two readers
- * that disagree on where a request ends are how requests are smuggled. */
+ * second parser (libhttp-parser) accepts the same message too, it frames it the same way: requests
+ * are smuggled between two readers that disagree on where one ends. */
 #include <http_parser.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* fuzz_sse.c -- an event stream from a stranger: any cutting gives the same events, and with a small
- * buffer the same number of them. */
+/* fuzz_sse.c -- an event stream from a stranger: any cutting gives the same events, and
+ * with a small buffer the same number of them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
