@@ -1,0 +1,59 @@
+"""gain -- 24 prefixes x 16,000 tokens, 3 emulated workers, closed loop of 12, through random routing and
+through predicted TTFT: the same programs, the same configuration but for `minimize`, caches reset between.
+
+Prints name value unit; --table the comparison for people; --short a smaller run (for tests: not a figure).
+"""
+import argparse, pathlib, sys, tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario"))
+import house as h
+
+p = argparse.ArgumentParser()
+p.add_argument("--requests", type=int, default=360)
+p.add_argument("--scale", type=float, default=20)
+p.add_argument("--table", action="store_true")
+p.add_argument("--short", action="store_true")
+a = p.parse_args()
+if a.short:
+    a.requests, a.scale = 72, 50
+
+results = {}
+with tempfile.TemporaryDirectory(prefix="pointsman-gain-") as folder:
+    for arm in ("Random", "PredictedTTFT"):
+        home = pathlib.Path(folder) / arm
+        home.mkdir()
+        with h.House(home, minimize=arm, gateway="  timeouts: {firstByte: 600s}",
+                     workerset=f"  prior: {{base: {0.35 / a.scale:.6f}s, prefillPerToken: {0.42e-3 / a.scale:.9f}s}}"
+                     ) as house:
+            # Fresh workers, so fresh caches, for each arm.
+            house.add("--time-scale", a.scale, "--hash-seed", "random", count=3)
+            house.start()
+            if a.table:
+                print(f"  {arm:14} {a.requests} requests ...", flush=True)
+            results[arm] = h.load(f"http://127.0.0.1:{house.port}", "--model", house.model, "--workload", "shared",
+                                  "--prefixes", 24, "--prefix-tokens", 16000, "--suffix-tokens", 256,
+                                  "--output-tokens", 256, "--concurrency", 12, "--requests", a.requests,
+                                  "--time-scale", a.scale, "--prompt-form", "text")
+            results[arm]["overruns"] = sum(w.state().get("overruns", 0) for w in house.workers)
+            results[arm]["steps"] = sum(w.state().get("steps", 0) for w in house.workers)
+
+random, ours = results["Random"], results["PredictedTTFT"]
+ratio = random["ttft_s"]["p50"] / ours["ttft_s"]["p50"]
+if a.table:
+    print()
+    print(f"  {'':22}{'random':>12}{'Pointsman':>12}")
+    for name, f in (("TTFT p50, s", lambda r: f"{r['ttft_s']['p50']:.2f}"),
+                    ("TTFT p95, s", lambda r: f"{r['ttft_s']['p95']:.2f}"),
+                    ("prompt from cache", lambda r: f"{100 * r['hit_share']:.0f} %"),
+                    ("requests/min", lambda r: f"{r['requests_per_min']:.0f}")):
+        print(f"  {name:22}{f(random):>12}{f(ours):>12}")
+    print(f"\n  The median first token came {ratio:.1f} times sooner.")
+else:
+    print(f"gain_requests {a.requests} requests/arm")
+    for arm, r in (("random_", random), ("", ours)):
+        print(f"gain_ttft_p50_{arm}s {r['ttft_s']['p50']:.3f} s")
+        print(f"gain_ttft_p95_{arm}s {r['ttft_s']['p95']:.3f} s")
+        print(f"gain_hit_share{'_random' if arm else ''} {r['hit_share']:.3f} 0..1")
+        print(f"gain_requests_per_min{'_random' if arm else ''} {r['requests_per_min']:.1f} 1/min")
+        print(f"gain_overrun_share{'_random' if arm else ''} {r['overruns'] / max(1, r['steps']):.4f} 0..1")
+    print(f"gain_ttft_p50_ratio {ratio:.1f} x")

@@ -1,0 +1,268 @@
+"""A whole Pointsman with emulated workers, for scenarios and benches.
+
+Everything waits for events: the emulator prints `ready`, the supervisor tells NOTIFY_SOCKET, the rest is
+asked through the product's own interfaces.  Every wait has a bound and says what it waited for.
+Standard library only.
+"""
+import contextlib, http.client, json, os, pathlib, select, shutil, signal, socket, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("PM_BIN", ROOT / "build/release/bin"))
+
+
+class Late(Exception):
+    pass
+
+
+def until(what, f, limit_s=20.0):
+    """f() until it is true; polls what cannot be waited for."""
+    end = time.monotonic() + limit_s
+    while True:
+        got = f()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise Late(f"waited {limit_s} s for {what}")
+        time.sleep(0.02)
+
+
+class Worker:
+    """One emulated vLLM worker."""
+
+    def __init__(self, folder, name, *options, model="emu-8b", port=0, kv_port=0):
+        self.folder, self.name, self.model = folder, name, model
+        self.options = [str(o) for o in options]
+        self.log = folder / f"{name}.requests.jsonl"
+        self.port, self.kv_port = port, kv_port
+        self.process = None
+        self.start()
+
+    def start(self):
+        command = [BIN / "pointsman-emulator", "--port", self.port, "--model", self.model,
+                   "--kv-endpoint", f"tcp://127.0.0.1:{self.kv_port or '*'}", "--request-log", self.log,
+                   "--debug-headers", *self.options]
+        self.err = open(self.folder / f"{self.name}.log", "ab")
+        self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=self.err)
+        line = read_line(self.process.stdout, f"{self.name} to be ready", 20)
+        said = dict(w.split("=", 1) for w in line.split() if "=" in w)
+        self.port = int(said["port"])
+        if "kv" in said and said["kv"] not in ("", "-", "off"):
+            self.kv_port = int(said["kv"].rsplit(":", 1)[-1])
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(20)
+        if self.process and self.process.stdout:
+            self.process.stdout.close()
+        self.err.close()
+
+    def restart(self):
+        self.stop(signal.SIGKILL)
+        self.start()
+
+    def get(self, path, body=None):
+        return request(self.port, "POST" if body is not None else "GET", path, body)
+
+    def state(self):
+        return self.get("/emu/state")[1]
+
+    def requests(self):
+        """The worker's own log: one dict a line."""
+        with open(self.log) as f:
+            return [json.loads(line) for line in f if line.endswith("}\n")]
+
+    def member(self):
+        kv = f", kvEvents: 'tcp://127.0.0.1:{self.kv_port}'" if self.kv_port else ""
+        return f"{{name: {self.name}, url: 'http://127.0.0.1:{self.port}'{kv}}}"
+
+
+def read_line(pipe, what, limit_s):
+    end = time.monotonic() + limit_s
+    line = b""
+    while not line.endswith(b"\n"):
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            raise Late(f"waited {limit_s} s for {what}")
+        c = os.read(pipe.fileno(), 1)
+        if not c:
+            raise Late(f"the program ended while we waited for {what}")
+        line += c
+    return line.decode().strip()
+
+
+def request(port, method, path, body=None, headers=None, timeout=60):
+    """Status, parsed or raw body, headers."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        data = None if body is None else body if isinstance(body, (bytes, str)) else json.dumps(body)
+        c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+        r = c.getresponse()
+        raw = r.read()
+        if "json" in (r.getheader("Content-Type") or ""):
+            return r.status, json.loads(raw), dict(r.getheaders())
+        return r.status, raw.decode(errors="replace"), dict(r.getheaders())
+    finally:
+        c.close()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class House(contextlib.AbstractContextManager):
+    """Workers and one Pointsman before them."""
+
+    def __init__(self, folder=None, ingresses=1, io="auto", minimize="PredictedTTFT", model="emu-8b",
+                 gateway="", workerset="", policy="", level=None):
+        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="pointsman-"))
+        self.own_folder = folder is None
+        self.run = self.folder / "run"
+        self.config = self.folder / "pointsman.yaml"
+        self.ingresses, self.io, self.minimize, self.model = ingresses, io, minimize, model
+        self.gateway, self.workerset, self.policy, self.level = gateway, workerset, policy, level
+        self.port, self.admin = free_port(), free_port()
+        self.workers, self.supervisor, self.notify = [], None, None
+
+    def add(self, *options, name=None, count=1, **named):
+        for _ in range(count):
+            self.workers.append(Worker(self.folder, name or f"w{len(self.workers)}", *options,
+                                       model=self.model, **named))
+        return self.workers[-1]
+
+    def write(self, text=None):
+        members = ", ".join(w.member() for w in self.workers)
+        self.config.write_text(text or f"""\
+apiVersion: pointsman.io/v1alpha1
+kind: GatewayBackend
+metadata: {{name: front}}
+spec:
+  listen: ["127.0.0.1:{self.port}"]
+  ingresses: {self.ingresses}
+  admin: {{listen: "127.0.0.1:{self.admin}"}}
+  io: {{backend: {self.io}}}
+  models: [{{name: {self.model}, policy: standard}}, {{name: small, aliasOf: {self.model}}}]
+{self.gateway}
+---
+apiVersion: pointsman.io/v1alpha1
+kind: InferenceWorkerSet
+metadata: {{name: emulated}}
+spec:
+  engine: vllm
+  model: {self.model}
+  members: [{members}]
+{self.workerset}
+---
+apiVersion: pointsman.io/v1alpha1
+kind: InferencePool
+metadata: {{name: all}}
+spec: {{workerSets: [emulated]}}
+---
+apiVersion: pointsman.io/v1alpha1
+kind: InferencePolicy
+metadata: {{name: standard}}
+spec:
+  match: {{models: [{self.model}]}}
+  candidates: [{{pool: all}}]
+  minimize: {self.minimize}
+{self.policy}
+""")
+
+    def start(self, wait=True):
+        if not self.config.exists():
+            self.write()
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        path = str(self.folder / "notify")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self.notify.bind(path)
+        self.err = open(self.folder / "pointsman.log", "ab")
+        command = [BIN / "pointsman", "-r", self.run, "-c", self.config]
+        if self.level:
+            command += [self.level]
+        self.supervisor = subprocess.Popen([str(c) for c in command], stderr=self.err, stdout=self.err,
+                                           env={**os.environ, "NOTIFY_SOCKET": path})
+        if wait:
+            self.wait_notify("READY=1", 40)
+        return self
+
+    def wait_notify(self, what, limit_s):
+        end = time.monotonic() + limit_s
+        while True:
+            self.notify.settimeout(max(0.01, min(0.5, end - time.monotonic())))
+            try:
+                if what in self.notify.recv(4096).decode():
+                    return
+            except socket.timeout:
+                pass
+            if self.supervisor.poll() is not None:
+                raise Late(f"pointsman ended with {self.supervisor.returncode}:\n{self.tail()}")
+            if time.monotonic() > end:
+                raise Late(f"waited {limit_s} s for {what}:\n{self.tail()}")
+
+    def tail(self, n=40):
+        with open(self.folder / "pointsman.log", errors="replace") as f:
+            return "".join(f.readlines()[-n:])
+
+    def ctl(self, *args, check=True, limit_s=60):
+        r = subprocess.run([str(BIN / "pointsctl"), "-r", str(self.run), *map(str, args)],
+                           capture_output=True, text=True, timeout=limit_s)
+        if check and r.returncode != 0:
+            raise RuntimeError(f"pointsctl {' '.join(map(str, args))}: {r.returncode}\n{r.stdout}{r.stderr}")
+        return r
+
+    def stat(self):
+        return json.loads(self.ctl("stat", "--output", "json").stdout)
+
+    def pids(self, role, state=None):
+        return [p["pid"] for p in self.stat()["processes"]
+                if p["role"] == role and p["pid"] and p["state"] != "gone" and (state is None or p["state"] == state)]
+
+    def kill(self, role, state=None, how=signal.SIGKILL):
+        pid = self.pids(role, state)[0]
+        os.kill(pid, how)
+        return pid
+
+    def generation(self):
+        return self.stat()["generation"]
+
+    def hup(self):
+        self.supervisor.send_signal(signal.SIGHUP)
+
+    def chat(self, text, **more):
+        body = {"model": self.model, "messages": [{"role": "user", "content": text}], "max_tokens": 4, **more}
+        return request(self.port, "POST", "/v1/chat/completions", body)
+
+    def stop(self, expect=0):
+        if self.supervisor and self.supervisor.poll() is None:
+            self.supervisor.send_signal(signal.SIGTERM)
+            self.supervisor.wait(60)
+        if self.supervisor and expect is not None and self.supervisor.returncode != expect:
+            raise RuntimeError(f"pointsman ended with {self.supervisor.returncode}:\n{self.tail()}")
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.stop(None if error else 0)
+        finally:
+            if self.supervisor and self.supervisor.poll() is None:
+                self.supervisor.kill()
+            for w in self.workers:
+                w.stop()
+            if error:
+                sys.stderr.write(self.tail())
+                sys.stderr.write(f"kept: {self.folder}\n")
+            elif self.own_folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def load(target, *options, check=True, limit_s=300):
+    """pointsman-load; its summary as a dict."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        r = subprocess.run([str(BIN / "pointsman-load"), "--targets", target, "--json", out.name,
+                            *map(str, options)], capture_output=True, text=True, timeout=limit_s)
+        if check and r.returncode != 0:
+            raise RuntimeError(f"pointsman-load: {r.returncode}\n{r.stdout[-2000:]}{r.stderr[-2000:]}")
+        return json.load(open(out.name))
