@@ -193,6 +193,7 @@ void
 load_one(struct load *l)
 {
 	unsigned r = below(l, l->rows), chain = below(l, l->chains), what = below(l, 16);
+	unsigned at = below(l, 1 + below(l, 1 + below(l, LOAD_CHAIN)));         /* mostly near the root */
 	uint64_t hash[LOAD_CHAIN];
 
 	l->done++;
@@ -203,9 +204,9 @@ load_one(struct load *l)
 	} else if (load_allowed(l, chain, r)) {
 		load_hashes(l, chain, hash);
 		if (what < 6)
-			block_remove(l, r, hash[below(l, LOAD_CHAIN)]);
+			block_remove(l, r, hash[at]);
 		else
-			block_store(l, r, chain, hash[below(l, LOAD_CHAIN)]);
+			block_store(l, r, chain, hash[at]);
 	}
 }
 
