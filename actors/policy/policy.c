@@ -30,6 +30,7 @@
 #define DRAIN_ROUNDS 64u                /* batches read from each ingress at the end */
 #define FRAME_MAX 65536u                /* messages of an ingress are tens of bytes */
 #define LINGER_MS 1000                  /* answers still leave after our end */
+#define GREET_NS 2000000                /* hello is tried so often until the connection stands */
 
 struct peer {                           /* one ingress incarnation, from its first segment on */
 	struct policy *policy;
@@ -52,6 +53,7 @@ struct policy {
 	unsigned n_peers, cap_peers;
 	struct waiting_list waiting;
 	int timer_fd;                           /* 100 ms from the first question */
+	int greet_fd;                           /* runs while somebody is not greeted */
 	bool timed;                             /* the timer runs or ran */
 	bool opened;                            /* OPEN came */
 	bool deciding;
@@ -298,6 +300,35 @@ on_ingress(struct pm_actor *actor, void *arg)
 
 /* ---- ingresses coming and going ---- */
 
+static void
+set_greet_timer(struct policy *me, long every_ns)
+{
+	struct itimerspec t = {.it_value = {.tv_nsec = every_ns}, .it_interval = {.tv_nsec = every_ns}};
+
+	timerfd_settime(me->greet_fd, 0, &t, NULL);
+}
+
+static void
+on_greet_timer(struct pm_actor *actor, void *arg)
+{
+	struct policy *me = arg;
+	bool left = false;
+	uint64_t times;
+
+	(void)actor;
+	if (read(me->greet_fd, &times, sizeof times) != (ssize_t)sizeof times)
+		return;
+	for (unsigned i = 0; i < me->n_peers; i++) {
+		struct peer *p = me->peer[i];
+
+		if (p->sock && !p->greeted)
+			greet(me, p);
+		left |= p->sock && !p->greeted;
+	}
+	if (!left)
+		set_greet_timer(me, 0);
+}
+
 static struct peer *
 peer_find(struct policy *me, uint32_t incarnation)
 {
@@ -390,7 +421,7 @@ peer_connect(struct policy *me, struct peer *p)
 	if (zsock_connect(p->sock, "%s", endpoint) < 0)
 		return -errno;
 	pm_actor_watch_socket(me->actor, p->sock, on_ingress, p);
-	greet(me, p);
+	set_greet_timer(me, GREET_NS);
 	return 0;
 }
 
@@ -506,12 +537,6 @@ policy_on_tick(void *priv, mono_ns now)
 	struct policy *me = priv;
 
 	view_tick(&me->view, now);
-	for (unsigned i = 0; i < me->n_peers; i++) {
-		struct peer *p = me->peer[i];
-
-		if (p->sock && !p->greeted)
-			greet(me, p);
-	}
 }
 
 /* Everybody who asked us asks somebody else by now, or is ending too.  What is owed is said. */
@@ -624,6 +649,8 @@ policy_close(void **priv)
 		manifest_free(&me->manifest);
 	if (me->timer_fd >= 0)
 		close(me->timer_fd);
+	if (me->greet_fd >= 0)
+		close(me->greet_fd);
 	free(me->frame);
 	free(me);
 }
@@ -641,8 +668,9 @@ policy_open(struct pm_actor *actor, void **ret)
 	me->actor = actor;
 	*ret = me;
 	me->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	me->greet_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	me->frame = malloc(MESSAGE_MAX);
-	if (me->timer_fd < 0 || !me->frame)
+	if (me->timer_fd < 0 || me->greet_fd < 0 || !me->frame)
 		return fail(me, "memory and a timer", -ENOMEM);
 	r = open_config(me);
 	if (r < 0)
@@ -661,6 +689,7 @@ policy_open(struct pm_actor *actor, void **ret)
 		return fail(me, why, r);
 	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);
 	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
+	pm_actor_watch_fd(actor, me->greet_fd, on_greet_timer, me);
 	log_info("loaded config=%016llx models=%u members=%u ingresses=%u",
 		 (unsigned long long)me->manifest->hash, me->manifest->n_models, me->manifest->n_members, me->n_peers);
 	return 0;
