@@ -10,8 +10,8 @@
 #define DRAIN_DEADLINE_NS (10000 * MS)  /* a drained policy process owes only short answers */
 #define BACKOFF_FIRST_NS (100 * MS)
 #define BACKOFF_MAX_NS  (5000 * MS)
-#define BACKOFF_NONE_NS (500 * MS)      /* nobody to ask: never wait longer */
-#define BACKOFF_RESET_NS (60000 * MS)   /* lived that long: the next death is a first one again */
+#define BACKOFF_NONE_NS (200 * MS)      /* nobody to ask: never wait longer */
+#define BACKOFF_RESET_NS (10000 * MS)   /* lived that long: no crash loop, the next is born at once */
 
 static const char *const state_names[] = {"idle", "loading", "switching", "probation"};
 
