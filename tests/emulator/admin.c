@@ -146,7 +146,8 @@ apply_config(struct emulator *emu, json_t *req, char why[static 256])
 	options_fail_kind(&emu->opt, &emu->fail_kind);
 	if (options_worker(&emu->opt, &cfg, why) == 0) {
 		worker_set_timing(emu->worker, &cfg);
-		emu->cfg.engine.slow_factor = cfg.engine.slow_factor;
+		emu->cfg.o_fix_s = cfg.o_fix_s;
+		emu->cfg.o_tok_s = cfg.o_tok_s;
 	}
 	if (gap > 0 && emu->pub != NULL)
 		publisher_gap(emu->pub, (uint64_t)gap);

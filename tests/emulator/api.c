@@ -32,6 +32,11 @@ struct call {
 	unsigned prompt_tokens, hit_tokens;
 	unsigned unsent;             /* tokens visible but not yet in a chunk */
 	double last_s;
+	/* a /tokenize whose answer is made and not yet due */
+	bool tokenizing;
+	char *answer;
+	size_t answer_len;
+	double due_s;
 };
 
 struct text {
@@ -205,6 +210,8 @@ call_free(struct call *call)
 	if (call->next != NULL)
 		call->next->prev = call->prev;
 	free(call->open);
+	free(call->answer);
+	call->emu->tokenizing -= call->tokenizing;
 	http_conn_set_priv(call->conn, NULL); /* it may outlive us until the end of the turn */
 	free(call);
 }
@@ -216,6 +223,10 @@ api_closed(struct emulator *emu, struct http_conn *conn)
 
 	if (call == NULL)
 		return;
+	if (call->tokenizing) {
+		call_free(call);
+		return;
+	}
 	log_end(call, 0, "abort");
 	if (call->job != NULL) {
 		worker_abort(emu->worker, call->job);
@@ -229,7 +240,8 @@ void
 api_forget_all(struct emulator *emu)
 {
 	while (emu->calls != NULL) {
-		log_end(emu->calls, 0, "restart");
+		if (!emu->calls->tokenizing)
+			log_end(emu->calls, 0, "restart");
 		call_free(emu->calls);
 	}
 }
@@ -599,6 +611,7 @@ tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req)
 {
 	struct text text = {0};
 	const char *why = NULL;
+	struct call *call;
 	unsigned n = 0;
 	uint32_t *token = get_prompt(emu, req, json_object_get(req, "messages") != NULL, &n, &why);
 	char *p;
@@ -628,9 +641,39 @@ tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req)
 	}
 	text.len = (size_t)(p - text.p);
 	text_printf(&text, "],\"token_strs\":null}");
-	http_conn_answer(conn, 200, "application/json", "", text.p, text.len);
-	free(text.p);
 	free(token);
+	call = call_new(emu, conn);
+	call->tokenizing = true;
+	call->answer = text.p;
+	call->answer_len = text.len;
+	call->due_s = emu->now_s;
+	if (emu->opt.tokenize_delay)
+		call->due_s += emu->cfg.o_fix_s + emu->cfg.o_tok_s * n;
+	emu->tokenizing++;
+	api_due(emu);
+}
+
+double
+api_due(struct emulator *emu)
+{
+	double next = INFINITY;
+	struct call *call, *after;
+
+	if (emu->tokenizing == 0)
+		return next;
+	for (call = emu->calls; call != NULL; call = after) {
+		after = call->next;
+		if (!call->tokenizing)
+			continue;
+		if (call->due_s > emu->now_s) {
+			next = call->due_s < next ? call->due_s : next;
+			continue;
+		}
+		http_conn_answer(call->conn, 200, "application/json", "", call->answer,
+				 call->answer_len);
+		call_free(call);
+	}
+	return next;
 }
 
 /* How many tokens the model will write: max, or fewer if it may end by itself. */

@@ -248,6 +248,8 @@ loop(struct emulator *emu, struct watch *watch, const char **why)
 			return r;
 		t = wall_ns(emu, worker_next_s(emu->worker));
 		due_ns = t < due_ns ? t : due_ns;
+		t = wall_ns(emu, api_due(emu));
+		due_ns = t < due_ns ? t : due_ns;
 		t = http_server_idle(emu->http, emu->now_ns);
 		due_ns = t < due_ns ? t : due_ns;
 		http_server_flush(emu->http);

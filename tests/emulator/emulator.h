@@ -37,6 +37,7 @@ struct emulator {
 	struct publisher *pub;
 	struct exposition x;
 	struct call *calls;        /* open requests */
+	unsigned tokenizing;       /* of these, /tokenize */
 	FILE *log;
 	uint64_t epoch_ns;         /* virtual 0 on the monotonic clock */
 	uint64_t now_ns;
@@ -68,6 +69,8 @@ void api_request(struct emulator *, struct http_conn *, const struct http1_reque
 	/* POST /v1/chat/completions, /v1/completions or /tokenize. */
 void api_token(void *emulator, struct worker_job *, double now_s);
 	/* For struct worker_sink. */
+double api_due(struct emulator *);
+	/* Answer each /tokenize that is due; when the next will be, or INFINITY. */
 void api_closed(struct emulator *, struct http_conn *);
 	/* The client left: its job is aborted. */
 void api_forget_all(struct emulator *);

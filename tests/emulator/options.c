@@ -35,7 +35,8 @@ static const struct flag_row rows[] = {
 	    "answer head at the first token, with x-emu-cached-tokens, x-emu-queue-ms"),
 	ROW("request-log", STR, request_log, "", FIXED, "file for one line per request start and end"),
 	ROW("ready-fd", UINT, ready_fd, "1", FIXED, "where the ready line goes"),
-	ROW("verbose", BOOL, verbose, "0", FIXED, "say what happens on standard error"),
+	ROW("tokenize-delay", BOOL, tokenize_delay, "1", LIVE,
+	    "/tokenize takes o-fix + o-tok per token, as requests do"),
 
 	ROW("profile", STR, profile, "l40s-27b-fp8", FIXED, "constants: l40s-27b-fp8 | zero"),
 	ROW("t-o", REAL, t_o, "-", LIVE, "launch time of a step"),

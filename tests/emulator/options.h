@@ -25,7 +25,7 @@ struct options {
 	unsigned port, ready_fd, max_model_len;
 	double time_scale, keep_alive_s, mean_output;
 	unsigned stream_interval, seed;
-	bool debug_headers, verbose;
+	bool debug_headers, tokenize_delay;
 	char *request_log;
 	/* engine */
 	char *profile, *scheduling_policy, *hash, *hash_seed;

@@ -170,6 +170,8 @@ finish(struct conn *conn, const char *error)
 static void
 text_add(struct conn *conn, const char *p, size_t len)
 {
+	if (len == 0)
+		return;
 	if (conn->text_len + len > conn->text_cap) {
 		conn->text_cap = (conn->text_len + len) * 2;
 		conn->text = must(realloc(conn->text, conn->text_cap));
