@@ -258,6 +258,12 @@ set_read(struct index *x, uint64_t hash, uint64_t *ret)
 	return false;
 }
 
+static inline unsigned
+kind_in(unsigned kinds, unsigned kind)
+{
+	return kinds >> kind & 1u;
+}
+
 static void
 id_first(struct index *x, uint32_t id)
 {
@@ -270,7 +276,7 @@ id_first(struct index *x, uint32_t id)
 		x->first[x->n_first++] = o.row;
 	t->going |= o.kinds;
 	for (unsigned k = 0; k < KINDS; k++)
-		t->held[k] = (uint16_t)(t->held[k] + (o.kinds >> k & 1u));
+		t->held[k] = (uint16_t)(t->held[k] + kind_in(o.kinds, k));
 	x->met[id / 64] |= 1ull << id % 64;
 }
 
@@ -283,7 +289,7 @@ id_came(struct index *x, uint32_t id)
 	if (!o.kinds || !t->going)
 		return;                         /* a row with a hole, or absent from block 0: done with */
 	for (unsigned k = 0; k < KINDS; k++)
-		t->held[k] = (uint16_t)(t->held[k] + (o.kinds >> k & 1u));
+		t->held[k] = (uint16_t)(t->held[k] + kind_in(o.kinds, k));
 	x->met[id / 64] |= 1ull << id % 64;
 }
 
@@ -297,7 +303,7 @@ id_went(struct index *x, uint32_t id, uint32_t block)
 	if (!o.kinds || !t->going)
 		return;
 	for (unsigned k = 0; k < KINDS; k++) {
-		if (!(o.kinds >> k & 1u) || --t->held[k] != 0 || !(t->going >> k & 1u))
+		if (!kind_in(o.kinds, k) || --t->held[k] != 0 || !kind_in(t->going, k))
 			continue;
 		t->depth[k] = block;
 		t->going = (uint8_t)(t->going & ~(1u << k));
@@ -448,7 +454,7 @@ index_match(struct index *x, const uint64_t *hash, unsigned n, struct index_dept
 		struct tally *t = &x->tally[x->first[i]];
 
 		for (unsigned k = 0; k < KINDS; k++)
-			if (t->going >> k & 1u)
+			if (kind_in(t->going, k))
 				t->depth[k] = block;
 		if (t->void_ || t->depth[KIND_ANY] == 0)
 			continue;

@@ -100,7 +100,7 @@ race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 int
 main(int argc, char **argv)
 {
-	uint64_t operations = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
+	uint64_t operations = argc > 1 ? strtoull(argv[1], NULL, 10) : 30000;
 	int bad = 0;
 
 	bad |= race("bitmap", 40, 12, 300, operations);

@@ -172,7 +172,7 @@ run(const struct shape *shape, unsigned kills)
 int
 main(int argc, char **argv)
 {
-	unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 600, n = sizeof shapes / sizeof shapes[0];
+	unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 300, n = sizeof shapes / sizeof shapes[0];
 	int bad = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
