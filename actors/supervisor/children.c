@@ -22,8 +22,9 @@
 #define MS 1000000ull
 #define READY_DEADLINE_NS (10000 * MS)  /* policy has its own: policyProcess.loadDeadline */
 #define DRAIN_GRACE_NS  (1000 * MS)     /* past a drain's deadline */
-#define HUNG_POLICY_NS  (5000 * MS)     /* no heartbeat; a question waits 10 s at most */
-#define HUNG_NS         (15000 * MS)
+#define HUNG_ASKED_NS   (2000 * MS)     /* asked policy process: no heartbeat and questions open */
+#define HUNG_FRONT_NS   (5000 * MS)     /* policy, ingress: no heartbeat; a reload waits for them */
+#define HUNG_NS         (15000 * MS)    /* the others: requests go on without them */
 #define CLOSED_NS       (2000 * MS)     /* from closing its socket to its death */
 #define BACKOFF_FIRST_NS (100 * MS)
 #define BACKOFF_MAX_NS  (5000 * MS)
@@ -642,9 +643,27 @@ adopt(struct supervisor *s)
 	}
 }
 
-static void
-watch(struct child *c, mono_ns now)
+/* Is anybody waiting for an answer?  Scans every slot: asked only when a heartbeat is late. */
+static bool
+questions_open(const struct supervisor *s)
 {
+	for (unsigned k = 0; k < CHILDREN_MAX; k++) {
+		const struct child *c = s->child[k];
+
+		if (!c || c->role != ROLE_INGRESS)
+			continue;
+		for (uint32_t i = 1; i <= c->slots.capacity; i++)
+			if (slot_state(atomic_load_explicit(&c->slots.slot[i].word,
+							    memory_order_relaxed)) == SLOT_ASKED)
+				return true;
+	}
+	return false;
+}
+
+static void
+watch(const struct supervisor *s, struct child *c, mono_ns now)
+{
+	bool front = c->role == ROLE_POLICY || c->role == ROLE_INGRESS;
 	mono_ns beat;
 
 	if (c->killed)
@@ -666,8 +685,10 @@ watch(struct child *c, mono_ns now)
 	beat = atomic_load_explicit(&c->process.seg.head->heartbeat_ns, memory_order_relaxed);
 	if (beat < c->ready_ns)
 		beat = c->ready_ns;
-	if (now > beat + (c->role == ROLE_POLICY ? HUNG_POLICY_NS : HUNG_NS))
+	if (now > beat + (front ? HUNG_FRONT_NS : HUNG_NS))
 		child_kill(c, "gave no heartbeat");
+	else if (c->state == ROSTER_ACTIVE && now > beat + HUNG_ASKED_NS && questions_open(s))
+		child_kill(c, "gave no heartbeat for 2 s while requests wait for it");
 }
 
 void
@@ -678,7 +699,7 @@ children_tick(struct supervisor *s, mono_ns now)
 
 		if (!c)
 			continue;
-		watch(c, now);
+		watch(s, c, now);
 		if (c->out.n)
 			outbox_flush(&c->out, c->sock);
 	}

@@ -19,7 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ORPHAN_TERM_MS 3000             /* a predecessor's child that does not end by then is killed */
+/* A predecessor's children that do not end by then are killed. */
+#define ORPHAN_FRONT_MS 3000            /* ingress: answers short enough are finished */
+#define ORPHAN_BACK_MS  1000
 
 static void
 path_of(const struct supervisor *s, char *buf, size_t cap, const char *name)
@@ -72,42 +74,14 @@ orphan_open(uint32_t pid, uint64_t ticks)
 	return fd;
 }
 
+/* Asks them to end, then makes them. */
 static void
-end_orphans(const struct supervisor *s)
+end_all(struct pollfd *orphan, nfds_t n, unsigned grace_ms)
 {
-	char path[128], line[256], boot[64];
-	struct pollfd orphan[CHILDREN_MAX];
-	nfds_t n = 0;
-	FILE *f;
+	mono_ns deadline = clock_mono() + grace_ms * 1000000ull;
 
-	path_of(s, path, sizeof path, "pids");
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	boot_id(boot, sizeof boot);
-	if (!fgets(line, sizeof line, f) || (line[strcspn(line, "\n")] = 0, strcmp(line, boot) != 0)) {
-		fclose(f);              /* another boot: nothing of it lives */
-		return;
-	}
-	while (n < CHILDREN_MAX && fgets(line, sizeof line, f)) {
-		uint32_t pid;
-		uint64_t ticks;
-		char role[16];
-		int fd;
-
-		if (sscanf(line, "%" SCNu32 " %" SCNu64 " %15s", &pid, &ticks, role) != 3)
-			continue;
-		fd = orphan_open(pid, ticks);
-		if (fd < 0)
-			continue;
-		log_warn("orphan pid=%u role=%s: running -> ending; its supervisor is dead, ours replaces it",
-			 pid, role);
-		pidfd_send_signal(fd, SIGTERM, NULL, 0);
-		orphan[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
-	}
-	fclose(f);
-
-	mono_ns deadline = clock_mono() + ORPHAN_TERM_MS * 1000000ull;
+	for (nfds_t i = 0; i < n; i++)
+		pidfd_send_signal(orphan[i].fd, SIGTERM, NULL, 0);
 	for (unsigned round = 0; round < 2; round++) {
 		nfds_t left = n;
 
@@ -128,7 +102,7 @@ end_orphans(const struct supervisor *s)
 			}
 		}
 		if (left == 0)
-			break;
+			return;
 		for (nfds_t i = 0; i < n; i++)
 			if (orphan[i].fd >= 0)
 				pidfd_send_signal(orphan[i].fd, SIGKILL, NULL, 0);
@@ -137,6 +111,46 @@ end_orphans(const struct supervisor *s)
 	for (nfds_t i = 0; i < n; i++)
 		if (orphan[i].fd >= 0)
 			close(orphan[i].fd);
+}
+
+static void
+end_orphans(const struct supervisor *s)
+{
+	struct pollfd front[CHILDREN_MAX], back[CHILDREN_MAX];
+	char path[128], line[256], boot[64];
+	nfds_t n_front = 0, n_back = 0;
+	FILE *f;
+
+	path_of(s, path, sizeof path, "pids");
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	boot_id(boot, sizeof boot);
+	if (!fgets(line, sizeof line, f) || (line[strcspn(line, "\n")] = 0, strcmp(line, boot) != 0)) {
+		fclose(f);              /* another boot: nothing of it lives */
+		return;
+	}
+	while (n_front + n_back < CHILDREN_MAX && fgets(line, sizeof line, f)) {
+		uint32_t pid;
+		uint64_t ticks;
+		char role[16];
+		int fd;
+
+		if (sscanf(line, "%" SCNu32 " %" SCNu64 " %15s", &pid, &ticks, role) != 3)
+			continue;
+		fd = orphan_open(pid, ticks);
+		if (fd < 0)
+			continue;
+		log_warn("orphan pid=%u role=%s: running -> ending; its supervisor is dead, ours replaces it",
+			 pid, role);
+		if (process_role_parse(role) == ROLE_INGRESS)
+			front[n_front++] = (struct pollfd){.fd = fd, .events = POLLIN};
+		else
+			back[n_back++] = (struct pollfd){.fd = fd, .events = POLLIN};
+	}
+	fclose(f);
+	end_all(front, n_front, ORPHAN_FRONT_MS);       /* while there is a policy process to ask */
+	end_all(back, n_back, ORPHAN_BACK_MS);
 }
 
 static void
