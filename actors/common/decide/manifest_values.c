@@ -401,7 +401,7 @@ complain_unknown(struct manifest_loader *l, const char *file, const char *kind, 
 				*parent ? parent : "the document", near);
 	else if (elsewhere)
 		yaml_errors_add(l->errs, file, pair->key_line, pair->key_column,
-				"unknown key \"%.60s\" in %s; it belongs into %s", pair->key,
+				"unknown key \"%.60s\" in %s; it belongs in %s", pair->key,
 				*parent ? parent : "the document", elsewhere->parent);
 	else
 		yaml_errors_add(l->errs, file, pair->key_line, pair->key_column,

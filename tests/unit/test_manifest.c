@@ -1,0 +1,602 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "actors/common/decide/manifest.h"
+
+#define CASES PM_SOURCE_DIR "/tests/data/cases/po/"
+
+static struct manifest *
+load_ok(const char *path)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	char *paths[] = {(char *)(uintptr_t)path};
+	int r = manifest_load_paths(paths, 1, &m, &errs);
+
+	if (r < 0)
+		yaml_errors_print(&errs, stderr);
+	cr_assert_eq(r, 0, "%s", path);
+	cr_assert_not(yaml_errors_any(&errs));
+	return m;
+}
+
+/* A complaint the operator must see. */
+struct expect {
+	const char *file;
+	unsigned line, column;
+	const char *text; /* part of it */
+};
+
+static bool
+complained(const struct yaml_errors *errs, const struct expect *e)
+{
+	for (size_t i = 0; i < errs->n; i++)
+		if (errs->list[i].line == e->line && errs->list[i].column == e->column &&
+		    strstr(errs->list[i].text, e->text))
+			return true;
+	return false;
+}
+
+static const struct expect cases[] = {
+	{"po01_empty", 0, 0, "holds no document"},
+	{"po01_only_comment", 0, 0, "holds no document"},
+	{"po01_syntax_error", 33, 1, "did not find expected ',' or '}'"},
+	{"po01_unknown_pool", 30, 13, "no InferencePool \"locall\"; did you mean \"local\"?"},
+	{"po01_two_documents", 35, 18, "the InferencePolicy \"standard\" is given twice"},
+	{"po01_tabs", 29, 1, "a tab in the indentation"},
+	{"po01_wrong_types", 6, 20, "spec.timeouts.head must be a duration with a unit"},
+	{"po01_wrong_types", 15, 22, "spec.dataParallelRanks must be a whole decimal number"},
+	{"po01_wrong_types", 25, 15, "spec.workerSets must be a list"},
+	{"po01_wrong_types", 33, 12, "spec.onEmpty must be a map"},
+	{"po01_nul_and_bom", 32, 1, "a NUL byte"},
+	{"po01_truncated_write", 16, 43, "unexpected end of stream"},
+	{"po03_typo_onEmtpy", 31, 3, "unknown key \"onEmtpy\" in spec; did you mean \"onEmpty\"?"},
+	{"po03_wrong_level", 32, 1, "unknown key \"onEmpty\" in the document; it belongs in spec"},
+	{"po03_case", 31, 3, "unknown key \"onempty\" in spec; did you mean \"onEmpty\"?"},
+	{"po04_dup_top", 32, 1, "\"spec\" is given twice: first at line 28, column 1"},
+	{"po04_dup_inner", 32, 3, "\"onEmpty\" is given twice: first at line 31, column 3"},
+	{"po04_dup_worker", 17, 23, "the worker 10.0.0.11:8000 is given twice"},
+	{"po04_dup_member_name", 17, 14, "the member \"w1\" is given twice"},
+	{"po04_dup_pool_name", 27, 18, "the InferencePool \"local\" is given twice"},
+	{"po04_dup_model", 8, 14, "the model \"demo-8b\" is given twice"},
+	{"po05_bool_yes", 15, 13, "spec.tokenize must be true or false"},
+	{"po05_octal_sexagesimal", 6, 14, "without leading zeros"},
+	{"po05_octal_sexagesimal", 7, 20, "must be a duration with a unit"},
+	{"po05_octal_sexagesimal", 8, 23, "must be a size with a unit"},
+	{"po06_merge_key", 31, 3, "merge keys (<<) are not supported"},
+	{"po06_laughs", 1, 4, "anchors are not supported (&a)"},
+	{"po06_laughs", 2, 8, "aliases are not supported (*a)"},
+	{"po06_recursive", 2, 12, "aliases are not supported (*p)"},
+	{"po06_unknown_alias", 2, 8, "aliases are not supported (*nope)"},
+	{"po06_anchor_and_alias", 21, 11, "anchors are not supported (&m)"},
+	{"po06_deep_flow", 2, 40, "nested more than 32 levels"},
+	{"po06_tag", 2, 8, "tags are not supported"},
+	{"po10_fail_closed", 32, 3, "spec.rules is not supported yet"},
+	{"po10_fail_closed", 34, 21, "\"Fallback\" is not supported yet"},
+	{"po10_fail_closed", 31, 8, "spec.candidates[].provider is not supported yet"},
+	{"po10_fail_closed", 37, 7, "\"InferenceProvider\" is not supported yet"},
+};
+
+Test(manifest, every_known_mistake_is_refused_where_it_stands)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct yaml_errors errs = {0};
+		struct manifest *m = NULL;
+		char path[512];
+		char *paths[] = {path};
+
+		snprintf(path, sizeof(path), CASES "%s.yaml", cases[i].file);
+		cr_assert_eq(manifest_load_paths(paths, 1, &m, &errs), -EINVAL, "%s", path);
+		cr_assert_null(m);
+		if (!complained(&errs, &cases[i]))
+			yaml_errors_print(&errs, stderr);
+		cr_assert(complained(&errs, &cases[i]), "%s:%u:%u: %s", cases[i].file, cases[i].line,
+			  cases[i].column, cases[i].text);
+		cr_assert_str_eq(errs.list[0].file, path);
+		yaml_errors_free(&errs);
+	}
+}
+
+Test(manifest, a_good_file_is_loaded_and_resolved)
+{
+	struct manifest *m = load_ok(CASES "po01_good.yaml");
+
+	cr_assert_str_eq(m->gateway.name, "gw");
+	cr_assert_eq(m->gateway.n_listen, 1);
+	cr_assert_str_eq(m->gateway.listen[0].host, "127.0.0.1");
+	cr_assert_eq(m->gateway.listen[0].port, 8080);
+	cr_assert(m->n_models == 1 && m->n_sets == 1 && m->n_pools == 1 && m->n_policies == 1);
+	cr_assert_str_eq(m->models[0].name, "demo-8b");
+	cr_assert(m->models[0].policy == 0 && !m->models[0].alias);
+	cr_assert(m->models[0].n_members == 2 && m->models[0].members[1] == 1);
+	cr_assert(m->sets[0].first_member == 0 && m->sets[0].n_members == 2);
+	cr_assert(m->sets[0].n_pools == 1 && m->sets[0].pools[0] == 0);
+	cr_assert(m->policies[0].n_pools == 1 && m->policies[0].pools[0] == 0);
+	cr_assert_str_eq(m->members[1].name, "w2");
+	cr_assert_str_eq(m->members[1].url.host, "10.0.0.12");
+	cr_assert_eq(m->members[1].url.port, 8000);
+	cr_assert_str_eq(m->members[1].kv_events, "");
+	cr_assert_neq(m->members[0].uid, m->members[1].uid);
+	manifest_free(&m);
+	cr_assert_null(m);
+	manifest_free(&m);
+}
+
+Test(manifest, extensions_and_a_byte_order_mark_change_nothing)
+{
+	struct manifest *m = load_ok(CASES "po03_extension_ok.yaml");
+
+	manifest_free(&m);
+	m = load_ok(CASES "po01_bom.yaml");
+	cr_assert_eq(m->n_models, 1);
+	manifest_free(&m);
+}
+
+Test(manifest, words_that_look_like_other_types_stay_names)
+{
+	struct manifest *m = load_ok(CASES "po05_scalars.yaml");
+
+	cr_assert_str_eq(m->models[0].name, "1.10");
+	cr_assert_str_eq(m->policies[0].name, "no");
+	cr_assert_str_eq(m->pools[0].name, "NO");
+	cr_assert_str_eq(m->sets[0].name, "010");
+	cr_assert_str_eq(m->members[0].name, "on");
+	cr_assert_str_eq(m->members[1].name, "1e3");
+	manifest_free(&m);
+}
+
+Test(manifest, the_delivered_configuration_validates)
+{
+	struct manifest *m = load_ok(PM_SOURCE_DIR "/etc/pointsman.yaml");
+
+	cr_assert_eq(m->n_members, 3);
+	cr_assert_str_eq(m->members[2].kv_replay, "tcp://127.0.0.1:5659");
+	cr_assert_eq(m->gateway.limits.head_bytes, 65536);
+	cr_assert_eq(m->gateway.limits.headers, 200);
+	cr_assert_eq(m->gateway.limits.body_bytes, 33554432);
+	cr_assert_eq(m->gateway.limits.slots, 16384);
+	cr_assert_eq(m->gateway.limits.arena_bytes, 1073741824);
+	cr_assert_eq(m->gateway.timeouts.upstream_keep_alive_ns, 4000000000);
+	cr_assert_eq(m->gateway.timeouts.first_byte_ns, 600000000000);
+	cr_assert_eq(m->gateway.index_blocks, 1000000);
+	cr_assert_eq(m->gateway.policy_standby, 1);
+	cr_assert_eq(m->gateway.io, MANIFEST_IO_AUTO);
+	cr_assert_eq(m->gateway.half_close, MANIFEST_HALF_CLOSE_GONE);
+	cr_assert_str_eq(m->gateway.admin.host, "127.0.0.1");
+	cr_assert_eq(m->gateway.admin.port, 9090);
+	cr_assert(m->sets[0].tokenize);
+	cr_assert_eq(m->sets[0].engine, MANIFEST_ENGINE_VLLM);
+	cr_assert_str_eq(m->sets[0].metrics_path, "/metrics");
+	cr_assert_eq(m->sets[0].scrape_interval_ns, 1000000000);
+	cr_assert(fabs(m->sets[0].prior.base_s - .02) < 1e-9);
+	cr_assert(fabs(m->sets[0].prior.attention_s - 1e-9) < 1e-18);
+	cr_assert_eq(m->policies[0].minimize, MANIFEST_MINIMIZE_PREDICTED_TTFT);
+	manifest_free(&m);
+}
+
+Test(manifest, aliases_resolve_to_the_workers_of_the_model)
+{
+	struct manifest *m = load_ok(PM_SOURCE_DIR "/etc/policies/model-aliasing.yaml");
+	const struct manifest_model *model = manifest_find_model(m, "assistant", 9);
+
+	cr_assert(model && model->alias && model->n_members == 2);
+	cr_assert_str_eq(m->sets[m->members[model->members[0]].set].model, "Qwen/Qwen3-8B");
+	model = manifest_find_model(m, "assistant-any", 13);
+	cr_assert(model && model->alias && model->n_members == 3);
+	model = manifest_find_model(m, "Qwen/Qwen3-32B", 14);
+	cr_assert(model && !model->alias && model->n_members == 1);
+	cr_assert_null(manifest_find_model(m, "assistan", 8));
+	cr_assert_null(manifest_find_model(m, "Qwen/Qwen3-8B", 13));
+	manifest_free(&m);
+}
+
+/* ---- from texts built here ---- */
+
+#define HEAD(kind, name)                                                                           \
+	"apiVersion: pointsman.io/v1alpha1\nkind: " kind "\nmetadata: {name: " name "}\nspec:\n"
+#define GATEWAY HEAD("GatewayBackend", "gw") "  listen: [\"0.0.0.0:8080\"]\n"
+#define MODELS	"  models: [{name: m, policy: p}]\n---\n"
+#define WORKERS HEAD("InferenceWorkerSet", "s") "  engine: vllm\n  model: m\n"
+#define MEMBERS "  members: [{name: w, url: \"http://w:1\"}]\n---\n"
+#define POOL	HEAD("InferencePool", "q") "  workerSets: [s]\n---\n"
+#define POLICY	HEAD("InferencePolicy", "p") "  candidates: [{pool: q}]\n"
+
+static struct manifest *
+load_text(const char *text)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+
+	if (manifest_load_text("t", text, strlen(text), &m, &errs) < 0)
+		yaml_errors_print(&errs, stderr);
+	cr_assert(m, "%s", text);
+	cr_assert_not(yaml_errors_any(&errs));
+	return m;
+}
+
+static void
+refused(const char *text, const char *says)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	bool said = false;
+
+	cr_assert_eq(manifest_load_text("t", text, strlen(text), &m, &errs), -EINVAL, "%s", says);
+	cr_assert_null(m);
+	for (size_t i = 0; i < errs.n; i++)
+		said = said || strstr(errs.list[i].text, says);
+	if (!said)
+		yaml_errors_print(&errs, stderr);
+	cr_assert(said, "%s", says);
+	yaml_errors_free(&errs);
+}
+
+Test(manifest, each_rank_is_a_row_with_its_own_endpoint)
+{
+	struct manifest *m = load_text(GATEWAY MODELS WORKERS "  dataParallelRanks: 3\n  members:\n"
+				       "    - {name: w, url: \"http://w:1/\", kvEvents: \"tcp://w:5557\","
+				       " kvReplay: \"tcp://[::1]:6000\"}\n---\n" POOL POLICY);
+
+	cr_assert_eq(m->n_members, 3);
+	cr_assert_eq(m->models[0].n_members, 3);
+	for (unsigned i = 0; i < 3; i++) {
+		char endpoint[64];
+
+		cr_assert_eq(m->members[i].rank, i);
+		snprintf(endpoint, sizeof(endpoint), "tcp://w:%u", 5557 + i);
+		cr_assert_str_eq(m->members[i].kv_events, endpoint);
+		snprintf(endpoint, sizeof(endpoint), "tcp://[::1]:%u", 6000 + i);
+		cr_assert_str_eq(m->members[i].kv_replay, endpoint);
+		cr_assert_eq(m->members[i].uid, manifest_member_uid("s", "w", "w:1", i));
+		cr_assert_eq(m->members[i].url.port, 1);
+	}
+	manifest_free(&m);
+}
+
+Test(manifest, a_uid_depends_on_names_url_and_rank_and_nothing_else)
+{
+	struct manifest *a = load_text(GATEWAY MODELS WORKERS MEMBERS POOL POLICY);
+	struct manifest *b = load_text(GATEWAY "  ingresses: 2\n" MODELS WORKERS
+				       "  blockSize: 32\n" MEMBERS POOL POLICY);
+
+	cr_assert_eq(a->members[0].uid, b->members[0].uid);
+	cr_assert_neq(manifest_hash(a), manifest_hash(b));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "w", "w:1", 1));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "w", "w:2", 0));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "v", "w:1", 0));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("t", "w", "w:1", 0));
+	manifest_free(&a);
+	manifest_free(&b);
+}
+
+Test(manifest, a_model_without_policy_goes_to_the_first_that_matches)
+{
+	struct manifest *m = load_text(
+		GATEWAY "  models: [{name: m}]\n---\n" WORKERS MEMBERS POOL
+		HEAD("InferencePolicy", "other") "  candidates: [{pool: q}]\n  minimize: Random\n---\n"
+		POLICY "  match: {models: [\"*\"]}\n  slo: {ttft: 2s}\n");
+
+	cr_assert_eq(m->models[0].policy, 1);
+	cr_assert_eq(m->policies[0].minimize, MANIFEST_MINIMIZE_RANDOM);
+	cr_assert_eq(m->policies[1].slo_ttft_ns, 2000000000);
+	manifest_free(&m);
+	refused(GATEWAY "  models: [{name: m}]\n---\n" WORKERS MEMBERS POOL POLICY,
+		"no policy decides for the model \"m\"");
+}
+
+Test(manifest, references_that_lead_nowhere_are_refused)
+{
+	refused(GATEWAY "  models: [{name: m, policy: pp}]\n---\n" WORKERS MEMBERS POOL POLICY,
+		"there is no InferencePolicy \"pp\"");
+	refused(GATEWAY MODELS WORKERS MEMBERS HEAD("InferencePool", "q")
+		"  workerSets: [t]\n---\n" POLICY,
+		"there is no InferenceWorkerSet \"t\"");
+	refused(GATEWAY "  models: [{name: gpt, policy: p}]\n---\n" WORKERS MEMBERS POOL POLICY,
+		"no worker of the policy \"p\" serves the model \"gpt\"; if workers call it otherwise, say "
+		"so with aliasOf");
+	refused(GATEWAY "  models: [{name: g, policy: p, aliasOf: [x]}]\n---\n" WORKERS MEMBERS
+		POOL POLICY,
+		"serves the model \"x\"");
+	refused(GATEWAY MODELS WORKERS MEMBERS POOL POLICY "  match: {models: [nn]}\n",
+		"there is no model of the GatewayBackend \"nn\"");
+	refused(GATEWAY "  models: [{name: m, policy: p}, {name: k, policy: p, aliasOf: m}]\n---\n" WORKERS
+		MEMBERS POOL POLICY "  match: {models: [m]}\n",
+		"the policy \"p\" does not take the model \"k\"");
+	refused(WORKERS MEMBERS POOL POLICY, "there is no GatewayBackend");
+	refused(GATEWAY MODELS HEAD("GatewayBackend", "gw2") "  listen: [\"0.0.0.0:1\"]\n" MODELS WORKERS
+		MEMBERS POOL POLICY, "a second GatewayBackend is not supported yet");
+}
+
+#define IN_GATEWAY(lines) GATEWAY lines MODELS WORKERS MEMBERS POOL POLICY
+#define IN_WORKERS(lines) GATEWAY MODELS WORKERS lines MEMBERS POOL POLICY
+#define MEMBER(fields)	  GATEWAY MODELS WORKERS "  members: [{" fields "}]\n---\n" POOL POLICY
+
+Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
+{
+	refused(IN_GATEWAY("  ingresses: 0\n"), "spec.ingresses must be from 1 to 64");
+	refused(IN_GATEWAY("  limits: {headBytes: 1GiB}\n"), "must be from 1KiB to 1MiB");
+	refused(IN_GATEWAY("  timeouts: {connect: 2h}\n"), "must be from 10ms to 60s");
+	refused(IN_GATEWAY("  io: {backend: uring}\n"), "must be one of auto, io_uring, epoll");
+	refused(IN_GATEWAY("  io: {backend: epol}\n"), "did you mean \"epoll\"?");
+	refused(IN_GATEWAY("  admin: {listen: \"localhost:9090\"}\n"), "must be an IP address and a port");
+	refused(IN_GATEWAY("  tls: {}\n"), "spec.tls is not supported yet");
+	refused(IN_WORKERS("  engine2: x\n"), "unknown key \"engine2\"");
+	refused(IN_WORKERS("  metricsPath: metrics\n"), "spec.metricsPath must begin with '/'");
+	refused(IN_WORKERS("  prior: {base: 20}\n"), "must be a duration with a unit");
+	refused(IN_WORKERS("  dataParallelRanks: 65\n"), "must be from 1 to 64");
+	refused(MEMBER("name: w"), "spec.members[] needs \"url\"");
+	refused(MEMBER("name: w, url: \"https://w:1\""), "https to workers is not supported yet");
+	refused(MEMBER("name: w, url: \"http://w\""), "it has no port");
+	refused(MEMBER("name: w, url: \"http://w:0\""), "a port number from 1 to 65535");
+	refused(MEMBER("name: w, url: \"http://w:1/v1\""), "without a path");
+	refused(MEMBER("name: w, url: \"http://u@w:1\""), "neither a name nor an address");
+	refused(MEMBER("name: w, url: \"http://::1:1\""), "in brackets");
+	refused(MEMBER("name: -w, url: \"http://w:1\""), "must be a name of letters");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://*:5557\""),
+		"must name the worker's host");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"udp://w:1\""),
+		"must be tcp://host:port");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\", "
+		       "kvReplay: \"tcp://w:5\""),
+		"must differ from kvEvents");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\"}, "
+		       "{name: v, url: \"http://v:1\", kvEvents: \"tcp://w:5\""),
+		"already belongs to rank 0 of the member at t:14:13");
+	refused(HEAD("GatewayBackend", "gw") "  listen: [\":80\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"did you mean \"0.0.0.0:80\"?");
+	refused(HEAD("GatewayBackend", "gw") "  listen: []\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"spec.listen must have from 1 to 16 items");
+	refused("just text\n", "the document must be a map");
+	refused("apiVersion: v1\n", "apiVersion must be pointsman.io/v1alpha1");
+}
+
+Test(manifest, rows_are_bounded)
+{
+	size_t cap = 1 << 20, n = 0;
+	char *text = malloc(cap);
+
+	n += (size_t)snprintf(text, cap, GATEWAY MODELS WORKERS "  dataParallelRanks: 64\n  members:\n");
+	for (unsigned i = 0; i < 17; i++)
+		n += (size_t)snprintf(text + n, cap - n, "    - {name: w%u, url: \"http://w%u:1\"}\n", i, i);
+	snprintf(text + n, cap - n, "---\n" POOL POLICY);
+	refused(text, "more than 1024 workers and ranks");
+	free(text);
+}
+
+Test(manifest, one_mistake_is_not_told_as_many)
+{
+	/* The pool's envelope is wrong; that nobody finds the pool follows and is not said. */
+	static const char text[] = GATEWAY MODELS WORKERS MEMBERS
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePol\nmetadata: {name: q}\nspec: {}\n"
+		"---\n" POLICY;
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+
+	cr_assert_eq(manifest_load_text("t", text, strlen(text), &m, &errs), -EINVAL);
+	cr_assert_eq(errs.n, 1);
+	cr_assert_eq(errs.list[0].line, 17);
+	cr_assert(strstr(errs.list[0].text, "kind must not be \"InferencePol\"; did you mean"));
+	yaml_errors_free(&errs);
+}
+
+/* ---- files, folders, snapshots ---- */
+
+Test(manifest, a_snapshot_loads_as_the_same_manifest)
+{
+	struct manifest *m = load_ok(PM_SOURCE_DIR "/etc/pointsman.yaml"), *again = NULL;
+	struct yaml_errors errs = {0};
+	int fd = memfd_create("snapshot", 0);
+	struct stat st;
+	void *p;
+
+	cr_assert_eq(manifest_write_snapshot(m, fd), 0);
+	cr_assert_eq(fstat(fd, &st), 0);
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	cr_assert_neq(p, MAP_FAILED);
+	cr_assert_eq(manifest_load_snapshot(p, (size_t)st.st_size, &again, &errs), 0);
+	cr_assert_eq(manifest_hash(again), manifest_hash(m));
+	cr_assert_eq(again->members[2].uid, m->members[2].uid);
+	manifest_free(&m);
+	manifest_free(&again);
+	munmap(p, (size_t)st.st_size);
+	close(fd);
+}
+
+Test(manifest, a_damaged_snapshot_is_refused)
+{
+	struct manifest *m = load_ok(CASES "po01_good.yaml"), *bad = NULL;
+	uint8_t *copy = malloc(m->snapshot_len + 1);
+	struct yaml_errors errs = {0};
+
+	for (size_t n = 0; n < m->snapshot_len; n++) {
+		uint8_t *cut = malloc(n ? n : 1);
+
+		memcpy(cut, m->snapshot, n);
+		cr_assert_eq(manifest_load_snapshot(cut, n, &bad, &errs), -EINVAL);
+		free(cut);
+	}
+	memcpy(copy, m->snapshot, m->snapshot_len);
+	copy[m->snapshot_len] = 0;
+	cr_assert_eq(manifest_load_snapshot(copy, m->snapshot_len + 1, &bad, &errs), -EINVAL);
+	memset(copy + 12, 0xff, 8); /* lengths that no file has */
+	cr_assert_eq(manifest_load_snapshot(copy, m->snapshot_len, &bad, &errs), -EINVAL);
+	cr_assert_null(bad);
+	yaml_errors_free(&errs);
+	manifest_free(&m);
+	free(copy);
+}
+
+static void
+file_write(const char *dir, const char *name, const char *text)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	cr_assert(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void
+folder_remove(char *dir, const char *const *names, size_t n)
+{
+	char path[512];
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		unlink(path);
+	}
+	rmdir(dir);
+}
+
+Test(manifest, a_folder_is_read_in_name_order_and_through_links)
+{
+	static const char *const names[] = {"20-set.yaml", "10-gw.yml", "30-rest.yaml", "note.txt",
+					    ".hidden.yaml", "target"};
+	char dir[] = "/tmp/manifest-XXXXXX", path[512];
+	struct yaml_errors errs = {0};
+	struct manifest *m;
+	char *paths[] = {dir};
+
+	cr_assert(mkdtemp(dir));
+	file_write(dir, "20-set.yaml", WORKERS MEMBERS);
+	file_write(dir, "10-gw.yml", GATEWAY MODELS);
+	file_write(dir, "target", POOL POLICY);
+	snprintf(path, sizeof(path), "%s/30-rest.yaml", dir);
+	cr_assert_eq(symlink("target", path), 0);
+	file_write(dir, "note.txt", "not: [yaml");
+	file_write(dir, ".hidden.yaml", "not: [yaml");
+	m = load_ok(dir);
+	cr_assert_eq(m->n_members, 1);
+	cr_assert(memmem(m->snapshot, m->snapshot_len, "10-gw.yml", 9) <
+		  memmem(m->snapshot, m->snapshot_len, "20-set.yaml", 11));
+	manifest_free(&m);
+	file_write(dir, "20-set.yaml", ""); /* as a write that was cut short leaves it */
+	cr_assert_eq(manifest_load_paths(paths, 1, &m, &errs), -EINVAL);
+	cr_assert(strstr(errs.list[0].file, "/20-set.yaml"));
+	cr_assert_str_eq(errs.list[0].text, "holds no document");
+	yaml_errors_free(&errs);
+	folder_remove(dir, names, sizeof(names) / sizeof(names[0]));
+}
+
+Test(manifest, what_cannot_be_read_is_named)
+{
+	char dir[] = "/tmp/manifest-XXXXXX", fifo[64];
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	char nowhere[] = "/nonexistent/x.yaml", good[] = CASES "po01_good.yaml";
+	char *paths[] = {good, nowhere, dir, fifo};
+
+	cr_assert(mkdtemp(dir));
+	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
+	cr_assert_eq(mkfifo(fifo, 0600), 0);
+	cr_assert_eq(manifest_load_paths(paths, 4, &m, &errs), -EINVAL);
+	cr_assert_null(m);
+	cr_assert_eq(errs.n, 3);
+	cr_assert_str_eq(errs.list[0].file, nowhere);
+	cr_assert_str_eq(errs.list[0].text, "cannot be read: No such file or directory");
+	cr_assert_str_eq(errs.list[1].text, "holds no *.yaml or *.yml");
+	cr_assert_str_eq(errs.list[2].text, "is no regular file");
+	yaml_errors_free(&errs);
+	cr_assert_eq(manifest_load_paths(paths, 0, &m, &errs), -EINVAL);
+	cr_assert_eq(errs.n, 1);
+	yaml_errors_free(&errs);
+	unlink(fifo);
+	rmdir(dir);
+}
+
+/* ---- the table of fields ---- */
+
+static void
+table_print(FILE *f, const char *kind)
+{
+	static const char *const types[] = {
+		[MANIFEST_T_NAME] = "name",	    [MANIFEST_T_TEXT] = "text",
+		[MANIFEST_T_BOOL] = "true or false", [MANIFEST_T_COUNT] = "count",
+		[MANIFEST_T_DURATION] = "duration", [MANIFEST_T_SECONDS] = "duration",
+		[MANIFEST_T_SIZE] = "size",	    [MANIFEST_T_CHOICE] = "one of",
+		[MANIFEST_T_ADDR] = "address",	    [MANIFEST_T_PATH] = "path",
+		[MANIFEST_T_LIST] = "list",	    [MANIFEST_T_MAP] = "map",
+	};
+	size_t n;
+	const struct manifest_field *t = manifest_fields(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(t[i].kind, kind) != 0 || t[i].type == MANIFEST_T_LATER)
+			continue;
+		fprintf(f, "| `%s%s%s` | %s", t[i].parent, *t[i].parent ? "." : "", t[i].key,
+			types[t[i].type]);
+		if (t[i].choices) {
+			char *names = strdup(t[i].choices);
+
+			for (char *c = strtok(names, "|"), *sep = " "; c; c = strtok(NULL, "|"), sep = ", ")
+				fprintf(f, "%s`%s`", sep, c);
+			free(names);
+		}
+		if (t[i].type == MANIFEST_T_COUNT)
+			fprintf(f, " %.0f to %.0f", t[i].min, t[i].max);
+		fprintf(f, " | %s%s%s | %s | %s |\n", t[i].fallback ? "`" : "",
+			t[i].fallback	? t[i].fallback
+			: t[i].required ? "needed"
+					: "",
+			t[i].fallback ? "`" : "", t[i].restart ? "restart" : "reload", t[i].doc);
+	}
+}
+
+Test(manifest, the_readme_has_every_field)
+{
+	static const char *const kinds[] = {"*", "GatewayBackend", "InferenceWorkerSet", "InferencePool",
+					    "InferencePolicy"};
+	char *readme = malloc(1 << 20);
+	FILE *f = fopen(PM_SOURCE_DIR "/etc/README.md", "r");
+
+	cr_assert(f);
+	readme[fread(readme, 1, (1 << 20) - 1, f)] = '\0';
+	fclose(f);
+	for (size_t i = 0; i < 5; i++) {
+		char *table = NULL;
+		size_t len;
+
+		f = open_memstream(&table, &len);
+		table_print(f, kinds[i]);
+		fclose(f);
+		cr_assert(strstr(readme, table), "etc/README.md lacks this table of %s:\n%s", kinds[i],
+			  table);
+		free(table);
+	}
+	free(readme);
+}
+
+Test(manifest, every_default_is_within_its_own_bounds)
+{
+	struct manifest *m = load_text(GATEWAY MODELS WORKERS MEMBERS POOL POLICY);
+
+	/* A default that were refused would leave its field at zero. */
+	cr_assert_gt(m->gateway.ingresses, 0);
+	cr_assert_gt(m->gateway.limits.stream_buffer_bytes, 0);
+	cr_assert_gt(m->gateway.limits.questions, 0);
+	cr_assert_gt(m->gateway.timeouts.head_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.keep_alive_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.connect_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.inter_chunk_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.write_stall_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.drain_ns, 0);
+	cr_assert_gt(m->gateway.timeouts.policy_answer_ns, 0);
+	cr_assert_gt(m->gateway.policy_probation_ns, 0);
+	cr_assert_gt(m->gateway.policy_load_deadline_ns, 0);
+	cr_assert_gt(m->sets[0].prior.prefill_s, 0);
+	cr_assert_gt(m->sets[0].prior.decode_s, 0);
+	cr_assert_eq(m->sets[0].ranks, 1);
+	cr_assert_str_eq(m->sets[0].health_path, "/health");
+	cr_assert_str_eq(manifest_minimize_name(m->policies[0].minimize), "PredictedTTFT");
+	cr_assert_str_eq(manifest_io_name(m->gateway.io), "auto");
+	manifest_free(&m);
+}
