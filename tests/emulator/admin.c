@@ -82,23 +82,20 @@ get_state(struct emulator *emu, struct http_conn *conn, bool with_hashes)
 	const struct engine *engine = worker_engine(emu->worker);
 	unsigned distinct = engine_cached(engine, NULL, 0);
 	json_t *state = json_pack(
-		"{s:f, s:f, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I}",
-		"now", emu->now_s, "time_scale", emu->opt.time_scale,
-		"running", (int)stats.engine.running, "waiting", (int)stats.engine.waiting,
-		"arriving", (int)stats.arriving,
-		"pending_prefill_tokens",
+		"{s:f, s:f, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, "
+		"s:I}",
+		"now", emu->now_s, "time_scale", emu->opt.time_scale, "running",
+		(int)stats.engine.running, "waiting", (int)stats.engine.waiting, "arriving",
+		(int)stats.arriving, "pending_prefill_tokens",
 		(json_int_t)(stats.engine.pending_prefill_tokens + stats.arriving_tokens),
-		"query_tokens", (json_int_t)stats.engine.query_tokens,
-		"hit_tokens", (json_int_t)stats.engine.hit_tokens,
-		"blocks", (int)stats.engine.num_blocks,
-		"free_blocks", (int)stats.engine.free_blocks,
-		"cached_blocks", (int)stats.engine.cached_blocks,
-		"cached_hashes", (int)distinct,
-		"preemptions", (json_int_t)stats.engine.preemptions,
-		"steps", (json_int_t)stats.engine.steps,
-		"overruns", (json_int_t)stats.overruns,
-		"next_seq", (json_int_t)(emu->pub != NULL ? publisher_next_seq(emu->pub) : 0),
-		"events_dropped", (json_int_t)emu->events_dropped);
+		"query_tokens", (json_int_t)stats.engine.query_tokens, "hit_tokens",
+		(json_int_t)stats.engine.hit_tokens, "blocks", (int)stats.engine.num_blocks,
+		"free_blocks", (int)stats.engine.free_blocks, "cached_blocks",
+		(int)stats.engine.cached_blocks, "cached_hashes", (int)distinct, "preemptions",
+		(json_int_t)stats.engine.preemptions, "steps", (json_int_t)stats.engine.steps,
+		"overruns", (json_int_t)stats.overruns, "next_seq",
+		(json_int_t)(emu->pub != NULL ? publisher_next_seq(emu->pub) : 0), "events_dropped",
+		(json_int_t)emu->events_dropped);
 	json_t *requests = json_pack(
 		"{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
 		"started", (json_int_t)emu->started, "ok", (json_int_t)emu->ok,

@@ -1,50 +1,12 @@
-/* tests/emulator/api.c -- the inference API; see emulator.h. */
-#include "tests/emulator/emulator.h"
+/* tests/emulator/api.c -- requests in; see call.h. */
+#include "tests/emulator/call.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "tests/emulator/ids.h"
-
-#define ID_MAX_BYTES 96
-
-/* One open request. */
-struct call {
-	struct call *prev, *next;
-	struct emulator *emu;
-	struct http_conn *conn;
-	struct worker_job *job;      /* NULL: stalled */
-	bool chat, stream, usage, usage_each, begun;
-	bool faulty;                 /* strikes after fail_at tokens */
-	bool logged;                 /* its end is in the request log */
-	enum fail_kind fail_kind;
-	unsigned fail_at;
-	char id[ID_MAX_BYTES + 1];   /* X-Request-Id, or our own; safe in JSON and headers */
-	char user[ID_MAX_BYTES + 1]; /* safe in JSON */
-	char tool[65];               /* name of the function the client insists on; "": none */
-	long created;
-	char *open;                  /* how each event of the stream begins */
-	size_t open_len;
-	uint64_t text_seed;
-	unsigned prompt_tokens, hit_tokens;
-	unsigned unsent;             /* tokens visible but not yet in a chunk */
-	double last_s;
-	/* a /tokenize whose answer is made and not yet due */
-	bool tokenizing;
-	char *answer;
-	size_t answer_len;
-	double due_s;
-};
-
-struct text {
-	char *p;
-	size_t len, cap;
-};
-
-/* ---- small things ---- */
 
 static void *
 must(void *p)
@@ -55,37 +17,6 @@ must(void *p)
 	}
 	return p;
 }
-
-static void __attribute__((format(printf, 2, 3)))
-text_printf(struct text *text, const char *format, ...)
-{
-	va_list ap;
-	int n;
-
-	for (;;) {
-		va_start(ap, format);
-		n = vsnprintf(text->p + text->len, text->cap - text->len, format, ap);
-		va_end(ap);
-		if ((size_t)n < text->cap - text->len)
-			break;
-		text->cap = (text->cap + (size_t)n + 1) * 2;
-		text->p = must(realloc(text->p, text->cap));
-	}
-	text->len += (size_t)n;
-}
-
-static void
-text_add(struct text *text, const char *p, size_t len)
-{
-	if (text->len + len >= text->cap) {
-		text->cap = (text->len + len + 64) * 2;
-		text->p = must(realloc(text->p, text->cap));
-	}
-	memcpy(text->p + text->len, p, len);
-	text->len += len;
-}
-
-#define text_lit(text, literal) text_add(text, literal, sizeof(literal) - 1)
 
 /* What is not plain becomes '_': an id is for matching, not for quoting. */
 static void
@@ -158,34 +89,9 @@ bad_request(struct http_conn *conn, const char *message)
 	api_error(conn, 400, "BadRequestError", NULL, message);
 }
 
-/* ---- the request log ---- */
-
-static void
-log_start(const struct call *call)
-{
-	if (call->emu->log != NULL)
-		fprintf(call->emu->log,
-			"{\"ev\":\"start\",\"t\":%.6f,\"x_request_id\":\"%s\",\"user\":\"%s\","
-			"\"prompt_tokens\":%u}\n", call->emu->now_s, call->id, call->user,
-			call->prompt_tokens);
-}
-
-static void
-log_end(struct call *call, unsigned status, const char *outcome)
-{
-	if (call->emu->log != NULL && !call->logged)
-		fprintf(call->emu->log,
-			"{\"ev\":\"end\",\"t\":%.6f,\"x_request_id\":\"%s\",\"user\":\"%s\","
-			"\"status\":%u,\"outcome\":\"%s\",\"cached_tokens\":%u,\"prompt_tokens\":%u,"
-			"\"output_tokens\":%u}\n", call->emu->now_s, call->id, call->user, status,
-			outcome, call->hit_tokens, call->prompt_tokens,
-			call->job != NULL ? call->job->visible : 0);
-	call->logged = true;
-}
-
 /* ---- calls ---- */
 
-static struct call *
+struct call *
 call_new(struct emulator *emu, struct http_conn *conn)
 {
 	struct call *call = must(calloc(1, sizeof *call));
@@ -200,7 +106,7 @@ call_new(struct emulator *emu, struct http_conn *conn)
 	return call;
 }
 
-static void
+void
 call_free(struct call *call)
 {
 	if (call->prev != NULL)
@@ -227,7 +133,7 @@ api_closed(struct emulator *emu, struct http_conn *conn)
 		call_free(call);
 		return;
 	}
-	log_end(call, 0, "abort");
+	call_log_end(call, 0, "abort");
 	if (call->job != NULL) {
 		worker_abort(emu->worker, call->job);
 		exposition_abort(&emu->x);
@@ -241,7 +147,7 @@ api_forget_all(struct emulator *emu)
 {
 	while (emu->calls != NULL) {
 		if (!emu->calls->tokenizing)
-			log_end(emu->calls, 0, "restart");
+			call_log_end(emu->calls, 0, "restart");
 		call_free(emu->calls);
 	}
 }
@@ -254,262 +160,6 @@ api_open(const struct emulator *emu)
 	for (const struct call *call = emu->calls; call != NULL; call = call->next)
 		n++;
 	return n;
-}
-
-/* ---- answers ---- */
-
-static void
-response_headers(const struct call *call, char out[static 512])
-{
-	int n = snprintf(out, 512, "x-request-id: %s\r\nx-emu-worker: %s:%u\r\n", call->id,
-			 call->emu->opt.host, http_server_port(call->emu->http));
-
-	if (call->emu->opt.debug_headers && call->job != NULL && call->job->made_s >= 0)
-		snprintf(out + n, 512 - (size_t)n,
-			 "x-emu-cached-tokens: %u\r\nx-emu-queue-ms: %.3f\r\n",
-			 call->job->hit_tokens,
-			 (call->job->scheduled_s - call->job->received_s) * 1e3);
-}
-
-static void
-begin_stream(struct call *call)
-{
-	char headers[512];
-
-	if (call->begun)
-		return;
-	call->begun = true;
-	response_headers(call, headers);
-	http_conn_begin(call->conn, 200, "text/event-stream; charset=utf-8", headers);
-}
-
-static void
-add_usage(struct text *text, const struct call *call)
-{
-	text_printf(text, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u,"
-		    "\"completion_tokens\":%u,\"prompt_tokens_details\":{\"cached_tokens\":%u}}",
-		    call->prompt_tokens, call->prompt_tokens + call->job->visible,
-		    call->job->visible, call->hit_tokens);
-}
-
-static void
-event_open(struct text *text, struct call *call)
-{
-	text->len = 0;
-	if (call->open == NULL) {
-		text_printf(text, "data: {\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,"
-			    "\"model\":\"%s\",\"choices\":[",
-			    call->chat ? "chatcmpl" : "cmpl", call->id,
-			    call->chat ? "chat.completion.chunk" : "text_completion",
-			    call->created, call->emu->opt.model);
-		call->open = must(malloc(text->len));
-		call->open_len = text->len;
-		memcpy(call->open, text->p, text->len);
-	} else {
-		text_add(text, call->open, call->open_len);
-	}
-}
-
-static void
-event_close(struct text *text, const struct call *call, bool usage)
-{
-	if (usage)
-		add_usage(text, call);
-	text_lit(text, "}\n\n");
-	http_conn_chunk(call->conn, text->p, text->len);
-}
-
-/* The text of tokens from..to (from 1), as it stands inside a JSON string. */
-static void
-add_words(struct text *text, const struct call *call, unsigned from, unsigned to, bool last)
-{
-	char word[5];
-
-	if (call->tool[0] != '\0' && from == 1)
-		text_lit(text, "{\\\"text\\\":\\\"");
-	for (unsigned i = from; i <= to; i++) {
-		tokenizer_word(call->text_seed, i, word);
-		text_add(text, word, 4);
-	}
-	if (call->tool[0] != '\0' && last)
-		text_lit(text, "\\\"}");
-}
-
-static void
-send_role(struct text *text, struct call *call)
-{
-	event_open(text, call);
-	text_lit(text, "{\"index\":0,\"delta\":{\"role\":\"assistant\","
-		    "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
-	event_close(text, call, call->usage_each);
-	if (call->tool[0] == '\0')
-		return;
-	event_open(text, call);
-	text_printf(text, "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
-		    "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\","
-		    "\"arguments\":\"\"}}]},\"logprobs\":null,\"finish_reason\":null}]", call->id,
-		    call->tool);
-	event_close(text, call, call->usage_each);
-}
-
-static void
-send_words(struct text *text, struct call *call, unsigned from, unsigned to, bool last)
-{
-	event_open(text, call);
-	if (!call->chat)
-		text_lit(text, "{\"index\":0,\"text\":\"");
-	else if (call->tool[0] != '\0')
-		text_lit(text, "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,"
-			    "\"function\":{\"arguments\":\"");
-	else
-		text_lit(text, "{\"index\":0,\"delta\":{\"content\":\"");
-	add_words(text, call, from, to, last);
-	if (!call->chat)
-		text_lit(text, "\",\"logprobs\":null,\"finish_reason\":null,"
-			    "\"stop_reason\":null}]");
-	else if (call->tool[0] != '\0')
-		text_lit(text, "\"}}]},\"logprobs\":null,\"finish_reason\":null}]");
-	else
-		text_lit(text, "\"},\"logprobs\":null,\"finish_reason\":null}]");
-	event_close(text, call, call->usage_each);
-}
-
-static const char *
-finish_name(const struct call *call)
-{
-	if (call->tool[0] != '\0')
-		return "tool_calls";
-	return call->job->finish == ENGINE_FINISH_STOP ? "stop" : "length";
-}
-
-static void
-send_finish(struct text *text, struct call *call)
-{
-	event_open(text, call);
-	if (call->chat)
-		text_printf(text, "{\"index\":0,\"delta\":{},\"logprobs\":null,"
-			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
-	else
-		text_printf(text, "{\"index\":0,\"text\":\"\",\"logprobs\":null,"
-			    "\"finish_reason\":\"%s\",\"stop_reason\":null}]", finish_name(call));
-	event_close(text, call, call->usage_each);
-	if (call->usage) {
-		event_open(text, call);
-		text_printf(text, "]");
-		event_close(text, call, true);
-	}
-	http_conn_chunk(call->conn, "data: [DONE]\n\n", 14);
-}
-
-static void
-whole_answer(struct text *text, const struct call *call)
-{
-	text->len = 0;
-	text_printf(text, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,\"model\":\"%s\","
-		    "\"choices\":[{\"index\":0,", call->chat ? "chatcmpl" : "cmpl", call->id,
-		    call->chat ? "chat.completion" : "text_completion", call->created,
-		    call->emu->opt.model);
-	if (!call->chat)
-		text_printf(text, "\"text\":\"");
-	else if (call->tool[0] != '\0')
-		text_printf(text, "\"message\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
-			    "{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\","
-			    "\"arguments\":\"", call->id, call->tool);
-	else
-		text_printf(text, "\"message\":{\"role\":\"assistant\",\"content\":\"");
-	add_words(text, call, 1, call->job->visible, true);
-	if (!call->chat)
-		text_printf(text, "\",");
-	else if (call->tool[0] != '\0')
-		text_printf(text, "\"}}]},");
-	else
-		text_printf(text, "\"},");
-	text_printf(text, "\"logprobs\":null,\"finish_reason\":\"%s\",\"stop_reason\":null}]",
-		    finish_name(call));
-	add_usage(text, call);
-	text_printf(text, "}");
-}
-
-/* The fault of this call strikes now.  The call is over, but for a stall. */
-static void
-strike(struct call *call, struct text *text)
-{
-	struct emulator *emu = call->emu;
-	struct http_conn *conn = call->conn;
-	bool done = call->job != NULL && call->job->finish != ENGINE_RUNNING;
-
-	emu->faults++;
-	log_end(call, call->begun ? 200 : 0, emu->opt.fail_kind);
-	if (call->job != NULL && !done)
-		worker_abort(emu->worker, call->job);
-	call->job = NULL;
-	if (call->fail_kind == FAIL_STALL)
-		return;
-	if (call->fail_kind == FAIL_RESET) {
-		http_conn_reset(conn);
-	} else if (call->fail_kind == FAIL_EVENT && call->begun) {
-		static const char event[] = "data: {\"error\":{\"message\":\"injected\",\"type\":"
-			"\"InternalServerError\",\"param\":null,\"code\":500}}\n\ndata: [DONE]\n\n";
-
-		http_conn_chunk(conn, event, sizeof event - 1);
-		http_conn_end(conn);
-	} else { /* cut in the middle of the answer */
-		if (!call->begun && !call->stream) {
-			http_conn_begin(conn, 200, "application/json", "");
-			http_conn_chunk(conn, text->p, text->len / 2);
-		} else {
-			begin_stream(call);
-		}
-		http_conn_cut(conn);
-	}
-	call_free(call);
-}
-
-void
-api_token(void *arg, struct worker_job *job, double now_s)
-{
-	struct emulator *emu = arg;
-	struct call *call = job->priv;
-	bool last = job->finish != ENGINE_RUNNING;
-	struct text text = {emu->scratch, 0, emu->scratch_cap};
-
-	exposition_token(&emu->x, job, now_s, call->last_s);
-	call->last_s = now_s;
-	call->hit_tokens = job->hit_tokens;
-	call->unsent++;
-	if (call->stream) {
-		if (job->visible == 1) {
-			begin_stream(call);
-			if (call->chat)
-				send_role(&text, call);
-		}
-		if (last || job->visible == 1 || call->unsent >= emu->opt.stream_interval) {
-			send_words(&text, call, job->visible - call->unsent + 1, job->visible, last);
-			call->unsent = 0;
-		}
-	}
-	if (call->faulty && job->visible >= call->fail_at && (call->stream || last)) {
-		if (!call->stream)
-			whole_answer(&text, call);
-		strike(call, &text);
-	} else if (last) {
-		if (call->stream) {
-			send_finish(&text, call);
-			http_conn_end(call->conn);
-		} else {
-			char headers[512];
-
-			whole_answer(&text, call);
-			response_headers(call, headers);
-			http_conn_answer(call->conn, 200, "application/json", headers, text.p,
-					 text.len);
-		}
-		log_end(call, 200, "ok");
-		emu->ok++;
-		call_free(call);
-	}
-	emu->scratch = text.p;
-	emu->scratch_cap = text.cap;
 }
 
 /* ---- requests ---- */
@@ -705,9 +355,11 @@ get_tool(const json_t *req, char out[static 65])
 	const char *name = NULL;
 
 	if (json_is_object(choice))
-		name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+		name = json_string_value(
+			json_object_get(json_object_get(choice, "function"), "name"));
 	else if (json_is_string(choice) && strcmp(json_string_value(choice), "required") == 0)
-		name = json_string_value(json_object_get(json_object_get(first, "function"), "name"));
+		name = json_string_value(
+			json_object_get(json_object_get(first, "function"), "name"));
 	if (name != NULL) {
 		char safe[ID_MAX_BYTES + 1];
 
@@ -730,17 +382,17 @@ fault(struct call *call)
 		static const unsigned status[] = {429, 500, 503};
 
 		emu->faults++;
-		log_end(call, status[call->fail_kind], "fault");
+		call_log_end(call, status[call->fail_kind], "fault");
 		api_error(call->conn, status[call->fail_kind],
-			  call->fail_kind == FAIL_429 ? "RateLimitError" : "InternalServerError", NULL,
-			  "injected failure");
+			  call->fail_kind == FAIL_429 ? "RateLimitError" : "InternalServerError",
+			  NULL, "injected failure");
 		call_free(call);
 		return true;
 	}
 	if (call->fail_at == 0 && call->fail_kind != FAIL_EVENT) {
 		struct text none = {0};
 
-		strike(call, &none);
+		answer_strike(call, &none);
 		return true;
 	}
 	call->faulty = true;
@@ -757,7 +409,8 @@ identify(struct call *call, const struct http1_request *http, const json_t *req)
 	if (h != NULL && h->value.len > 0)
 		copy_id(call->id, h->value.p, h->value.len);
 	else
-		snprintf(call->id, sizeof call->id, "%08x%08x", (unsigned)(emulator_unit(emu) * 0x1p32),
+		snprintf(call->id, sizeof call->id, "%08x%08x",
+			 (unsigned)(emulator_unit(emu) * 0x1p32),
 			 (unsigned)(emulator_unit(emu) * 0x1p32));
 	if (json_is_string(user))
 		copy_id(call->user, json_string_value(user), json_string_length(user));
@@ -805,9 +458,11 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	if (max < 1 || (json_int_t)tokens + max > (json_int_t)emu->opt.max_model_len) {
 		char message[200];
 
-		snprintf(message, sizeof message, "This model's maximum context length is %u tokens. "
-			 "However, you requested %lld output tokens and your prompt contains %u input "
-			 "tokens.", emu->opt.max_model_len, (long long)max, tokens);
+		snprintf(message, sizeof message,
+			 "This model's maximum context length is %u tokens. "
+			 "However, you requested %lld output tokens and your prompt contains %u "
+			 "input tokens.",
+			 emu->opt.max_model_len, (long long)max, tokens);
 		free(token);
 		bad_request(conn, message);
 		return;
@@ -824,7 +479,7 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	if (chat)
 		get_tool(req, call->tool);
 	emu->started++;
-	log_start(call);
+	call_log_start(call);
 	if (fault(call)) {
 		free(token);
 		return;
@@ -838,7 +493,7 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	work.salt = salt != NULL && salt[0] != '\0' ? salt : NULL;
 	work.priv = call;
 	if (worker_submit(emu->worker, emu->now_s, &work, &call->job) < 0) {
-		log_end(call, 400, "too large");
+		call_log_end(call, 400, "too large");
 		emu->failed++;
 		call_free(call);
 		bad_request(conn, "the request cannot fit the KV pool");
@@ -846,7 +501,7 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 	}
 	/* An engine sends the head of a stream as soon as it has accepted the request. */
 	if (call->stream && !emu->opt.debug_headers && !(call->faulty && call->fail_at == 0))
-		begin_stream(call);
+		answer_begin(call);
 }
 
 void
@@ -868,7 +523,8 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 		char message[256];
 
 		snprintf(message, sizeof message, "body is not a JSON object: %.150s (byte %d)",
-			 req == NULL ? error.text : "another value", req == NULL ? error.position : 0);
+			 req == NULL ? error.text : "another value",
+			 req == NULL ? error.position : 0);
 		emu->failed++;
 		bad_request(conn, message);
 	} else if (json_is_string(model) && !model_known(emu, json_string_value(model))) {

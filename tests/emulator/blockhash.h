@@ -1,8 +1,8 @@
 /* tests/emulator/blockhash.h -- the hash chain an engine names its KV blocks by.
  *
- * Meaning    The hash of a block covers its tokens, the block before it and, for the first block, the
- *            cache salt.  vLLM: H((parent, (token, ...), extra_keys or None)), parent of block 0 =
- *            H(hash seed).
+ * Meaning    The hash of a block covers its tokens, the block before it and, for the first block,
+ *            the cache salt.  vLLM: H((parent, (token, ...), extra_keys or None)), parent of block
+ *            0 = H(hash seed).
  * Algorithms sha256_cbor  SHA-256 of the canonical CBOR [bytes, [ints], null | [salt]], 32 bytes;
  *            xxhash_cbor  XXH3-128 of the same CBOR, 16 bytes;
  *            fnv          FNV-1a of parent, tokens (4 bytes each, little-endian) and salt, 8 bytes.

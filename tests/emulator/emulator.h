@@ -1,7 +1,8 @@
 /* tests/emulator/emulator.h -- the parts of one pointsman-emulator process, shared by its files.
  *
  *   emulator.c  the loop: clock, timers, signals, restart
- *   api.c       the inference API: requests in, jobs to the worker, tokens out
+ *   api.c       the inference API: requests in, jobs to the worker
+ *   answer.c    tokens out
  *   admin.c     everything else a worker answers: health, models, metrics, /emu/...
  *
  * One thread runs it all: a step of the engine costs microseconds, and so no two of its parts ever
@@ -62,7 +63,8 @@ struct emulator {
 double emulator_unit(struct emulator *);
 	/* The next number of the seeded stream, 0 to 1. */
 void emulator_restart(struct emulator *);
-	/* At the end of this turn: drop all connections and state, as a crash and a new start would. */
+	/* At the end of this turn: drop all connections and state, as a crash and a new start
+	 * would. */
 
 void api_request(struct emulator *, struct http_conn *, const struct http1_request *,
 		 const char *body, size_t len_bytes);

@@ -1,20 +1,22 @@
 /* tests/emulator/engine.h -- one step of a vLLM engine: state in, duration and events out.
  *
- * Meaning    Scheduler, KV block pool and step-time model of an engine with chunked prefill and prefix
- *            caching.  Pure: no I/O, no clock, no randomness but its own seeded jitter, so a server in
- *            real time and a simulator in virtual time run the same code.
+ * Meaning    Scheduler, KV block pool and step-time model of an engine with chunked prefill and
+ *            prefix caching.  Pure: no I/O, no clock, no randomness but its own seeded jitter, so a
+ *            server in real time and a simulator in virtual time run the same code.
  * Use        engine_submit when a request reaches the scheduler; then, for ever: engine_step_begin
  *            says what the step does and how long it takes, the caller lets that time pass, and
- *            engine_step_end says which sequences got a token.  Submits and aborts may come between.
+ *            engine_step_end says which sequences got a token.  Submits and aborts may come
+ *            between.
  * Step time  t_o + max(t_w, a (P + D)) + q A + e C + d D, times slow_factor and jitter, where P =
  *            prefill tokens, D = decoding sequences, A = sum over prefill chunks of
  *            n (start + n / 2), C = sum of the context lengths of the decoding sequences.
- * Blocks     A block is hashed, and may be hit, from the moment it is scheduled.  One hash may be held
- *            by several blocks.  Freed blocks keep their contents at the tail of an LRU list (the last
- *            block of a request first) until they are popped from its head for re-use.
+ * Blocks     A block is hashed, and may be hit, from the moment it is scheduled.  One hash may be
+ *            held by several blocks.  Freed blocks keep their contents at the tail of an LRU list
+ *            (the last block of a request first) until they are popped from its head for re-use.
  * Units      Durations in virtual seconds (_s), lengths in tokens, blocks of block_tokens tokens.
  * Errors     Negative errno where stated; out of memory ends the program.
- * Ownership  A sequence belongs to the engine until engine_release; the caller holds no copy beyond.
+ * Ownership  A sequence belongs to the engine until engine_release; the caller holds no copy
+ *            beyond.
  * Threads    One; two engines share nothing.
  * Cost       A step is O(sequences); a lookup is one hash probe per block.
  */
@@ -36,7 +38,7 @@ struct engine_config {
 	const char *hash_seed;       /* borrowed for engine_new and engine_reset only */
 	/* step-time model */
 	double t_o_s, t_w_s;         /* launch; weight read */
-	double a_s, q_s, e_s, d_s;   /* per token; per token x context; per context token; per decode */
+	double a_s, q_s, e_s, d_s;   /* per token, token x context, context token, decode */
 	double slow_factor;          /* 1: as modelled */
 	double jitter_0to1;          /* each step times 1 +- this, uniform */
 	uint64_t jitter_seed;
@@ -102,7 +104,7 @@ struct engine_event {
 	bool has_parent;
 	struct blockhash parent;
 	unsigned token_at, tokens; /* into engine_events.token */
-	int salt_at;               /* into engine_events.text; -1: none.  Belongs to the first hash */
+	int salt_at;               /* of the first hash, into engine_events.text; -1: none */
 };
 
 struct engine_events {
@@ -130,30 +132,33 @@ struct engine *engine_new(const struct engine_config *);
 void engine_free(struct engine **);
 	/* Frees all sequences still held, too. */
 int engine_submit(struct engine *, const struct engine_request *, struct engine_seq **ret_seq);
-	/* Put a request at the end of the waiting list.  -EINVAL empty prompt or output; -E2BIG it could
-	 * never fit the block pool. */
+	/* Put a request at the end of the waiting list.  -EINVAL empty prompt or output; -E2BIG it
+	 * could never fit the block pool. */
 bool engine_step_begin(struct engine *, double now_s, struct engine_step *ret_step);
-	/* Schedule a step.  False: nothing to do.  Must be followed by engine_step_end.  now_s is only noted
-	 * as first_step_s of the sequences it admits. */
+	/* Schedule a step.  False: nothing to do.  Must be followed by engine_step_end.  now_s is
+	 * only noted as first_step_s of the sequences it admits. */
 unsigned engine_step_end(struct engine *, struct engine_seq *const **ret_seqs);
-	/* The step is over: the sequences that got one token each (valid until the next begin), with
-	 * seq->finish set on those that ended.  Ended ones no longer hold blocks; release them. */
+	/* The step is over: the sequences that got one token each (valid until the next begin),
+	 * with seq->finish set on those that ended.  Ended ones no longer hold blocks; release
+	 * them. */
 struct engine_events engine_take_events(struct engine *);
 	/* Events since the last call, valid until the next engine call that changes the cache. */
 void engine_abort(struct engine *, struct engine_seq *);
-	/* Drop a live sequence; its full blocks stay cached.  In a step under way its share of the time
-	 * is still spent.  The caller releases it. */
+	/* Drop a live sequence; its full blocks stay cached.  In a step under way its share of the
+	 * time is still spent.  The caller releases it. */
 void engine_release(struct engine_seq **);
 	/* Free a sequence that finished or was aborted. */
 bool engine_clear_cache(struct engine *);
-	/* Forget all hashes and record one ENGINE_CLEARED.  False, and nothing done, while any block is
-	 * in use. */
+	/* Forget all hashes and record one ENGINE_CLEARED.  False, and nothing done, while any
+	 * block is in use. */
 void engine_set_timing(struct engine *, const struct engine_config *);
-	/* Take the step-time model (and nothing else) from a configuration; from the next step on. */
+	/* Take the step-time model (and nothing else) from a configuration; from the next step
+	 * on. */
 struct engine_stats engine_stats(const struct engine *);
 unsigned engine_cached(const struct engine *, struct blockhash *ret_hash, unsigned max);
 	/* The distinct hashes held, at most max of them; returns how many there are. */
-unsigned engine_probe(const struct engine *, const uint32_t *token, unsigned tokens, const char *salt);
+unsigned engine_probe(const struct engine *, const uint32_t *token, unsigned tokens,
+		      const char *salt);
 	/* How many leading tokens of this prompt a request would find cached now. */
 struct engine_seq *engine_any(const struct engine *);
 	/* Some live sequence, or NULL: for an owner that wants to abort them all. */

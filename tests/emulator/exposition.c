@@ -131,37 +131,48 @@ exposition_render(const struct exposition *x, const struct worker_stats *stats,
 		abort();
 	}
 	snprintf(labels, sizeof labels, "engine=\"0\",model_name=\"%.400s\"", model);
-	fprintf(page.f, "# HELP process_start_time_seconds Start time of the process since unix epoch "
+	fprintf(page.f,
+		"# HELP process_start_time_seconds Start time of the process since unix epoch "
 		"in seconds.\n# TYPE process_start_time_seconds gauge\n"
-		"process_start_time_seconds %.17g\n", x->start_time_s);
-	gauge(&page, "num_requests_running", e->running, "Number of requests in model execution batches.");
-	gauge(&page, "num_requests_waiting", e->waiting, "Number of requests waiting to be processed.");
+		"process_start_time_seconds %.17g\n",
+		x->start_time_s);
+	gauge(&page, "num_requests_running", e->running,
+	      "Number of requests in model execution batches.");
+	gauge(&page, "num_requests_waiting", e->waiting,
+	      "Number of requests waiting to be processed.");
 	gauge(&page, old_names ? "gpu_cache_usage_perc" : "kv_cache_usage_perc",
-	      1 - (double)e->free_blocks / e->num_blocks, "KV-cache usage. 1 means 100 percent usage.");
+	      1 - (double)e->free_blocks / e->num_blocks,
+	      "KV-cache usage. 1 means 100 percent usage.");
 	counter(&page, old_names ? "gpu_prefix_cache_queries_total" : "prefix_cache_queries_total",
 		e->query_tokens, "Prefix cache queries, in terms of number of queried tokens.");
 	counter(&page, old_names ? "gpu_prefix_cache_hits_total" : "prefix_cache_hits_total",
 		e->hit_tokens, "Prefix cache hits, in terms of number of cached tokens.");
 	counter(&page, "num_preemptions_total", e->preemptions,
 		"Cumulative number of preemption from the engine.");
-	counter(&page, "prompt_tokens_total", x->prompt_tokens, "Number of prefill tokens processed.");
+	counter(&page, "prompt_tokens_total", x->prompt_tokens,
+		"Number of prefill tokens processed.");
 	if (!old_names) {
 		head(&page, "prompt_tokens_by_source_total", "counter",
 		     "Number of prompt tokens by source.");
-		fprintf(page.f, "vllm:prompt_tokens_by_source_total{%s,source=\"local_compute\"} %.1f\n"
+		fprintf(page.f,
+			"vllm:prompt_tokens_by_source_total{%s,source=\"local_compute\"} %.1f\n"
 			"vllm:prompt_tokens_by_source_total{%s,source=\"local_cache_hit\"} %.1f\n",
 			labels, (double)(x->prompt_tokens - x->cached_tokens), labels,
 			(double)x->cached_tokens);
 	}
 	counter(&page, "generation_tokens_total", x->generation_tokens,
 		"Number of generation tokens processed.");
-	head(&page, "request_success_total", "counter", "Count of successfully processed requests.");
+	head(&page, "request_success_total", "counter",
+	     "Count of successfully processed requests.");
 	for (unsigned i = ENGINE_FINISH_LENGTH; i <= ENGINE_FINISH_ABORT; i++)
-		fprintf(page.f, "vllm:request_success_total{engine=\"0\",finished_reason=\"%s\",%s} "
-			"%.1f\n", reason[i], strchr(labels, ',') + 1, (double)x->finished[i]);
+		fprintf(page.f,
+			"vllm:request_success_total{engine=\"0\",finished_reason=\"%s\",%s} "
+			"%.1f\n",
+			reason[i], strchr(labels, ',') + 1, (double)x->finished[i]);
 	histogram(&page, "time_to_first_token_seconds", &x->ttft, &ttft_bounds,
 		  "Histogram of time to first token in seconds.");
-	histogram(&page, old_names ? "time_per_output_token_seconds" : "inter_token_latency_seconds",
+	histogram(&page,
+		  old_names ? "time_per_output_token_seconds" : "inter_token_latency_seconds",
 		  &x->itl, &itl_bounds, "Histogram of inter-token latency in seconds.");
 	histogram(&page, "e2e_request_latency_seconds", &x->e2e, &request_bounds,
 		  "Histogram of e2e request latency in seconds.");
@@ -177,11 +188,14 @@ exposition_render(const struct exposition *x, const struct worker_stats *stats,
 	head(&page, "cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
 	fprintf(page.f, "vllm:cache_config_info{block_size=\"%u\",enable_prefix_caching=\"True\","
 		"engine=\"0\",num_gpu_blocks=\"%u\"} 1.0\n", cfg->block_tokens, cfg->num_blocks);
-	fprintf(page.f, "# HELP pointsman_emulator_overruns_total Engine steps taken more than two "
+	fprintf(page.f,
+		"# HELP pointsman_emulator_overruns_total Engine steps taken more than two "
 		"steps late.\n# TYPE pointsman_emulator_overruns_total counter\n"
-		"pointsman_emulator_overruns_total %.1f\n# HELP pointsman_emulator_steps_total Engine "
+		"pointsman_emulator_overruns_total %.1f\n# HELP pointsman_emulator_steps_total "
+		"Engine "
 		"steps.\n# TYPE pointsman_emulator_steps_total counter\n"
-		"pointsman_emulator_steps_total %.1f\n", (double)stats->overruns, (double)e->steps);
+		"pointsman_emulator_steps_total %.1f\n",
+		(double)stats->overruns, (double)e->steps);
 	fclose(page.f);
 	return text;
 }

@@ -1,8 +1,8 @@
 /* tests/emulator/flags.h -- a program's flags as one table: parsing, defaults, help.
  *
  * Meaning    Each row puts --FLAG into a field of the program's options struct.  --flag value and
- *            --flag=value are the same; a 0|1 flag without a value means 1.  Numbers are not negative.
- *            The value "-" leaves a number unset: NAN, or FLAGS_UINT_UNSET.
+ *            --flag=value are the same; a 0|1 flag without a value means 1.  Numbers are not
+ *            negative. The value "-" leaves a number unset: NAN, or FLAGS_UINT_UNSET.
  * Errors     -EINVAL with a sentence that names the flag.
  * Ownership  Strings in the options are from malloc; flags_free frees them.
  * Threads    One per options struct.
@@ -38,12 +38,14 @@ struct flag_table {
 
 void flags_default(const struct flag_table *, void *options);
 	/* Fill a zeroed options struct. */
-int flags_parse(const struct flag_table *, void *options, int argc, char **argv, char why[static 256]);
+int flags_parse(const struct flag_table *, void *options, int argc, char **argv,
+		char why[static 256]);
 	/* Over the defaults.  0, -EINVAL, or 1: --help was asked for and is printed. */
 int flags_set(const struct flag_row *, void *options, const char *value, char why[static 256]);
 const struct flag_row *flags_find(const struct flag_table *, const char *flag, size_t len_bytes);
 	/* NULL: no such row.  '_' may be given for '-'. */
-int flags_one_of(const char *flag, const char *value, const char *const *names, char why[static 256]);
+int flags_one_of(const char *flag, const char *value, const char *const *names,
+		 char why[static 256]);
 	/* The place of value in a NULL-ended list, or -EINVAL. */
 void flags_copy(const struct flag_table *, void *to, const void *from);
 	/* Strings only: fresh copies in `to`, whose old pointers are forgotten, not freed. */

@@ -348,8 +348,8 @@ static void
 conn_read(struct http_conn *conn)
 {
 	if (conn->state == CONN_OPEN && conn->in.len > READ_BYTES) {
-		/* a client that floods while it waits: nothing more is read until it is answered, and
-		 * level-triggered polling would spin */
+		/* a client that floods while it waits: nothing more is read until it is answered,
+		 * and level-triggered polling would spin */
 		conn_kill(conn, true);
 		return;
 	}

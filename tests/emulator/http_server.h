@@ -1,12 +1,13 @@
 /* tests/emulator/http_server.h -- a small HTTP/1.1 server on an epoll set of its owner.
  *
- * Meaning    Reads whole requests, hands them to one function, and lets that answer now or later, in
- *            one piece or as a chunked stream.  One request at a time per connection; a pipelined one
- *            waits.  A client that closes (or half-closes) while its request is open has left.
+ * Meaning    Reads whole requests, hands them to one function, and lets that answer now or later,
+ *            in one piece or as a chunked stream.  One request at a time per connection; a
+ *            pipelined one waits.  A client that closes (or half-closes) while its request is open
+ *            has left.
  * Writing    Output is gathered and written by http_server_flush, once per connection, so all that
  *            one turn of the loop produced for a client leaves in one write.
- * Limits     Head as proto/http1.h says, body 32 MiB (413), 64 MiB of unsent output (then the client
- *            is dropped).  Idle connections are closed after keep_alive_s.
+ * Limits     Head as proto/http1.h says, body 32 MiB (413), 64 MiB of unsent output (then the
+ *            client is dropped).  Idle connections are closed after keep_alive_s.
  * Errors     Negative errno where stated; bad requests are answered and the connection closed.
  * Ownership  A connection lives until on_closed or, without an open request, until the next call of
  *            the server; the owner keeps no pointer to one whose request is answered.
@@ -40,7 +41,8 @@ int http_server_bind(struct http_server *, const char *host, unsigned port, cons
 int http_server_listen(struct http_server *);
 unsigned http_server_port(const struct http_server *);
 void http_server_shut(struct http_server *);
-	/* Stop listening and reset all connections, as a dying process does; on_closed is called. */
+	/* Stop listening and reset all connections, as a dying process does; on_closed is
+	 * called. */
 void http_server_event(struct http_server *, void *tag, uint32_t events, uint64_t now_ns);
 	/* An epoll event whose data.ptr is not the owner's own. */
 void http_server_flush(struct http_server *);

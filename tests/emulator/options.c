@@ -33,7 +33,8 @@ static const struct flag_row rows[] = {
 	ROW("seed", UINT, seed, "1", FIXED, "of lengths, texts, jitter and faults"),
 	ROW("debug-headers", BOOL, debug_headers, "0", FIXED,
 	    "answer head at the first token, with x-emu-cached-tokens, x-emu-queue-ms"),
-	ROW("request-log", STR, request_log, "", FIXED, "file for one line per request start and end"),
+	ROW("request-log", STR, request_log, "", FIXED,
+	    "file for one line per request start and end"),
 	ROW("ready-fd", UINT, ready_fd, "1", FIXED, "where the ready line goes"),
 	ROW("tokenize-delay", BOOL, tokenize_delay, "1", LIVE,
 	    "/tokenize takes o-fix + o-tok per token, as requests do"),
@@ -49,7 +50,8 @@ static const struct flag_row rows[] = {
 	ROW("o-tok", REAL, o_tok, "-", LIVE, "from receipt to the engine, per prompt token"),
 	ROW("visible", REAL, visible, "-", FIXED, "from the end of a step to the client"),
 	ROW("jitter", REAL, jitter, "0", LIVE, "share by which steps vary, uniform"),
-	ROW("slow-factor", REAL, slow_factor, "1", LIVE, "all steps this much longer (a straggler)"),
+	ROW("slow-factor", REAL, slow_factor, "1", LIVE,
+	    "all steps this much longer (a straggler)"),
 	ROW("block-size", UINT, block_size, "-", FIXED, "tokens per KV block"),
 	ROW("num-gpu-blocks", UINT, num_gpu_blocks, "-", FIXED, "KV blocks"),
 	ROW("max-num-batched-tokens", UINT, max_num_batched_tokens, "-", FIXED, "tokens per step"),
@@ -57,7 +59,8 @@ static const struct flag_row rows[] = {
 	ROW("scheduling-policy", STR, scheduling_policy, "fcfs", FIXED, "fcfs | priority"),
 	ROW("reserve-full-isl", BOOL, reserve_full_isl, "1", FIXED,
 	    "admit only prompts that fit whole"),
-	ROW("cache-output", BOOL, cache_output, "0", FIXED, "blocks of generated tokens are cached too"),
+	ROW("cache-output", BOOL, cache_output, "0", FIXED,
+	    "blocks of generated tokens are cached too"),
 	ROW("hash", STR, hash, "-", FIXED, "sha256_cbor | xxhash | fnv"),
 	ROW("hash-seed", STR, hash_seed, "0", FIXED, "PYTHONHASHSEED; random: new at each restart"),
 
@@ -91,7 +94,8 @@ static const struct flag_row rows[] = {
 static const struct flag_table table = {
 	.row = rows,
 	.rows = sizeof rows / sizeof rows[0],
-	.usage = "pointsman-emulator: a vLLM worker as seen from outside, with the timing of a model.\n\n"
+	.usage = "pointsman-emulator: a vLLM worker as seen from outside, with the timing of a "
+		 "model.\n\n"
 		 "usage: pointsman-emulator [--FLAG VALUE]...\n"
 		 "Times are virtual seconds unless they say wall.  '-': the profile's.\n"
 		 "*: can be changed live by POST /emu/config {\"FLAG\": VALUE}.\n",
@@ -161,7 +165,8 @@ int
 options_apply_json(struct options *opt, const json_t *object, char why[static 256])
 {
 	struct options trial = *opt;
-	json_t *object_rw = json_copy((json_t *)(uintptr_t)object); /* jansson iterates only these */
+	json_t *object_rw =
+		json_copy((json_t *)(uintptr_t)object); /* jansson iterates only these */
 	const char *key;
 	json_t *value;
 	int r = 0;
@@ -241,7 +246,8 @@ options_worker(const struct options *opt, struct worker_config *ret_cfg, char wh
 	cfg.engine.cache_output = opt->cache_output;
 	cfg.engine.by_priority = strcmp(opt->scheduling_policy, "priority") == 0;
 	cfg.engine.hash_seed = opt->hash_seed;
-	if (strcmp(opt->hash, "-") != 0 && blockhash_algo_by_name(opt->hash, &cfg.engine.hash) < 0) {
+	if (strcmp(opt->hash, "-") != 0 &&
+	    blockhash_algo_by_name(opt->hash, &cfg.engine.hash) < 0) {
 		snprintf(why, 256, "--hash: there is no '%.80s'", opt->hash);
 		return -EINVAL;
 	}

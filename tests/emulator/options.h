@@ -1,8 +1,8 @@
 /* tests/emulator/options.h -- what can be set on pointsman-emulator, by flag or, live, by request.
  *
- * Meaning    One table of rows {flag, type, default, live, doc} serves the command line (--flag value,
- *            --flag=value; a 0|1 flag alone means 1), --help, and POST /emu/config ({"flag": value},
- *            live rows only).
+ * Meaning    One table of rows {flag, type, default, live, doc} serves the command line (--flag
+ *            value, --flag=value; a 0|1 flag alone means 1), --help, and POST /emu/config ({"flag":
+ *            value}, live rows only).
  * Units      Seconds are virtual unless the row says wall.
  * Errors     -EINVAL with a sentence that names the flag.
  */

@@ -1,6 +1,6 @@
-/* tests/emulator/smoke.c -- the emulator from outside, in real time at scale 50: what it answers agrees
- * with what it says of itself, by events, by its log and by /emu/state.  Waits for events, never for
- * time; every loop is bounded.
+/* tests/emulator/smoke.c -- the emulator from outside, in real time at scale 50: what it answers
+ * agrees with what it says of itself, by events, by its log and by /emu/state.  Waits for events,
+ * never for time; every loop is bounded.
  *
  * usage: smoke PATH-OF-POINTSMAN-EMULATOR
  */
@@ -173,8 +173,8 @@ completion(unsigned from, unsigned n, const char *more)
 	size_t cap = (size_t)n * 8 + 512, len;
 	char *body = malloc(cap);
 
-	len = (size_t)snprintf(body, cap, "{\"model\":\"emulated\",\"ignore_eos\":true,%s,\"prompt\":[",
-			       more);
+	len = (size_t)snprintf(body, cap,
+			       "{\"model\":\"emulated\",\"ignore_eos\":true,%s,\"prompt\":[", more);
 	for (unsigned i = 0; i < n; i++)
 		len += (size_t)snprintf(body + len, cap - len, "%s%u", i > 0 ? "," : "", from + i);
 	snprintf(body + len, cap - len, "]}");
@@ -196,7 +196,8 @@ check_hits(const struct emulator *emu)
 			json_object_get(json, "usage"), "prompt_tokens_details"), "cached_tokens"));
 
 		CHECK(answer.status == 200, "%ld %s", answer.status, answer.text);
-		CHECK(cached == (i == 0 ? 0 : 9 * 784), "run %u: %lld cached", i, (long long)cached);
+		CHECK(cached == (i == 0 ? 0 : 9 * 784), "run %u: %lld cached", i,
+		      (long long)cached);
 		/* the model says 3.2 s cold; it may be late on a busy machine, never early */
 		CHECK(answer.wall_s * SCALE >= (i == 0 ? 3.15 : 0.3), "run %u took %.3f s", i,
 		      answer.wall_s * SCALE);
@@ -210,14 +211,15 @@ static void
 check_stream(const struct emulator *emu)
 {
 	static const char *const order[] = {"\"role\":\"assistant\"", "\"content\":\" ",
-					    "\"finish_reason\":\"length\"", "\"choices\":[],\"usage\"",
-					    "data: [DONE]"};
+					    "\"finish_reason\":\"length\"",
+					    "\"choices\":[],\"usage\"", "data: [DONE]"};
 	struct answer answer = ask(emu, "/v1/chat/completions",
 		"{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"max_tokens\":3,"
 		"\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
 	const char *p = answer.text;
 
-	CHECK(answer.code == CURLE_OK && answer.status == 200, "%ld %s", answer.status, answer.text);
+	CHECK(answer.code == CURLE_OK && answer.status == 200, "%ld %s", answer.status,
+	      answer.text);
 	for (unsigned i = 0; i < 5; i++) {
 		p = strstr(p, order[i]);
 		CHECK(p != NULL, "no %s in order in: %s", order[i], answer.text);
@@ -229,7 +231,8 @@ check_stream(const struct emulator *emu)
 static void
 check_tokenize(const struct emulator *emu)
 {
-	static const char messages[] = "\"messages\":[{\"role\":\"user\",\"content\":\"count me\"}]";
+	static const char messages[] =
+		"\"messages\":[{\"role\":\"user\",\"content\":\"count me\"}]";
 	char body[256];
 	json_t *count, *chat;
 
@@ -376,7 +379,8 @@ static json_int_t
 requests(const struct emulator *emu, const char *what)
 {
 	json_t *state = ask_json(emu, "/emu/state", NULL);
-	json_int_t n = json_integer_value(json_object_get(json_object_get(state, "requests"), what));
+	json_int_t n =
+		json_integer_value(json_object_get(json_object_get(state, "requests"), what));
 
 	json_decref(state);
 	return n;

@@ -6,8 +6,8 @@
  *            ids: blank-separated words; a decimal number below 2^31 is that id, any other word the
  *            low 31 bits of its FNV-1a hash.
  * Template   for each message: "<|" role "|>\n" content "\n", then (unless add_generation_prompt is
- *            false) "<|assistant|>\n".  Content that is a list of parts is the parts' text joined by
- *            "\n".  Tools, if any, come first: "<|tools|>\n", the tools as compact JSON, "\n".
+ *            false) "<|assistant|>\n".  Content that is a list of parts is the parts' text joined
+ *            by "\n".  Tools, if any, come first: "<|tools|>\n", the tools as compact JSON, "\n".
  * Errors     NULL or negative with *why, a static sentence.
  * Ownership  Results are from malloc and the caller's.
  * Threads    Any; no state.
@@ -25,7 +25,8 @@ enum tokenizer {
 
 int tokenizer_by_name(const char *name, enum tokenizer *ret_tokenizer);
 	/* 0 or -EINVAL. */
-uint32_t *tokenizer_encode(enum tokenizer, const char *text, size_t len_bytes, unsigned *ret_tokens);
+uint32_t *tokenizer_encode(enum tokenizer, const char *text, size_t len_bytes,
+			   unsigned *ret_tokens);
 	/* Never NULL; *ret_tokens is 0 for an empty text. */
 char *tokenizer_chat(const json_t *messages, const json_t *tools, int add_generation_prompt,
 		     size_t *ret_len_bytes, const char **why);

@@ -344,7 +344,8 @@ forget_jobs(struct worker *w)
 		job_unref(job, job->dead ? 1 : 2);
 	}
 	w->arriving_tokens = 0;
-	/* Jobs in the engine: reached through their sequences, before the ring's own references go. */
+	/* Jobs in the engine: reached through their sequences, before the ring's own references go.
+	 */
 	for (struct engine_seq *seq; (seq = engine_any(w->engine)) != NULL;) {
 		struct worker_job *job = seq->priv;
 

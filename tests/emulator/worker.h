@@ -1,13 +1,13 @@
 /* tests/emulator/worker.h -- an engine and the time around it, in virtual seconds.
  *
- * Meaning    A request is received, reaches the engine after o_fix + o_tok x prompt tokens (HTTP and
- *            tokenising), is served by steps that follow each other without a gap, and each of its
- *            tokens becomes visible visible_s after the step that made it.
- * Use        The caller owns the clock: worker_advance(now) does all that is due, in time order, and
- *            worker_next_s says when to call again.  A server maps virtual to wall time; a test or a
- *            simulator jumps from one due time to the next.
- * Lateness   A step ends when it was due, however late the caller is: lateness never adds up.  A step
- *            taken more than two of its own durations late counts as an overrun.
+ * Meaning    A request is received, reaches the engine after o_fix + o_tok x prompt tokens (HTTP
+ *            and tokenising), is served by steps that follow each other without a gap, and each of
+ *            its tokens becomes visible visible_s after the step that made it.
+ * Use        The caller owns the clock: worker_advance(now) does all that is due, in time order,
+ *            and worker_next_s says when to call again.  A server maps virtual to wall time; a test
+ *            or a simulator jumps from one due time to the next.
+ * Lateness   A step ends when it was due, however late the caller is: lateness never adds up.  A
+ *            step taken more than two of its own durations late counts as an overrun.
  * Ownership  A job belongs to the worker; it is gone after its last on_token or after worker_abort.
  * Errors     Negative errno where stated; out of memory ends the program.
  * Threads    One.  No I/O, no clock.
@@ -75,8 +75,8 @@ struct worker *worker_new(const struct worker_config *, const struct worker_sink
 void worker_free(struct worker **);
 int worker_submit(struct worker *, double now_s, const struct worker_request *,
 		  struct worker_job **ret_job);
-	/* -EINVAL nothing to read or to write; -E2BIG it could never fit the block pool.  The tokens are
-	 * the worker's in any case. */
+	/* -EINVAL nothing to read or to write; -E2BIG it could never fit the block pool.  The
+	 * tokens are the worker's in any case. */
 void worker_abort(struct worker *, struct worker_job *);
 	/* The client left.  No callback follows for this job. */
 double worker_next_s(const struct worker *);

@@ -504,7 +504,8 @@ client_event(struct client *client, void *tag, uint32_t events)
 		getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 		conn->connecting = false;
 		if (error != 0) {
-			finish(conn, error == ECONNREFUSED ? "connection refused" : "cannot connect");
+			finish(conn,
+			       error == ECONNREFUSED ? "connection refused" : "cannot connect");
 			return;
 		}
 		conn->res.conn_ns = mono_ns();

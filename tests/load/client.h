@@ -1,10 +1,11 @@
 /* tests/load/client.h -- many HTTP/1.1 requests at once from one thread.
  *
- * Meaning    client_send opens (or re-uses) a connection to a target, sends one request and reads the
- *            answer, streamed or whole; done is called once for each, whatever happens.
- * Connections  per request: closed as soon as "[DONE]" or the whole answer is there, as OpenAI clients
- *            that stop reading do.  keep-alive: kept after a complete answer for at most idle_max_ns
- *            and used again, the one longest idle first.
+ * Meaning    client_send opens (or re-uses) a connection to a target, sends one request and reads
+ *            the answer, streamed or whole; done is called once for each, whatever happens.
+ * Connections  per request: closed as soon as "[DONE]" or the whole answer is there, as OpenAI
+ *              clients
+ *            that stop reading do.  keep-alive: kept after a complete answer for at most
+ *            idle_max_ns and used again, the one longest idle first.
  * Times      Monotonic nanoseconds, 0: it never came.
  * Errors     In the result: a static sentence.  A request is never sent twice.
  * Threads    One.
@@ -25,7 +26,7 @@ struct client_request {
 	const struct client_target *target;
 	unsigned target_index;
 	const char *path, *id;   /* good until done */
-	const char *headers;     /* more header lines, each with CRLF; "" for none; good until done */
+	const char *headers;     /* more header lines, each with CRLF, or ""; good until done */
 	const char *body;        /* good until done or on_sent */
 	size_t len_bytes;
 	bool keep_answer;        /* collect the text of the answer */

@@ -51,7 +51,8 @@ static const struct flag_row rows[] = {
 	ROW("requests", UINT, requests, "0", "stop after this many; 0: no limit"),
 	ROW("duration", REAL, duration, "0", "stop sending after this long; 0: no limit"),
 	ROW("warmup", REAL, warmup, "0", "requests due before are not in the summary"),
-	ROW("drain", BOOL, drain, "1", "wait for what is open at the end; 0: count it as incomplete"),
+	ROW("drain", BOOL, drain, "1",
+	    "wait for what is open at the end; 0: count it as incomplete"),
 	ROW("time-scale", REAL, time_scale, "1", "virtual seconds per wall second"),
 	ROW("timeout", REAL, timeout, "120", "wall seconds for one request"),
 
@@ -457,7 +458,8 @@ open_run(struct run *run, char why[static 256])
 		return -EINVAL;
 	}
 	if (opt->time_scale <= 0 || (opt->concurrency == 0 && opt->rate <= 0)) {
-		snprintf(why, 256, "--time-scale and one of --concurrency and --rate must be above 0");
+		snprintf(why, 256,
+			 "--time-scale and one of --concurrency and --rate must be above 0");
 		return -EINVAL;
 	}
 	if (opt->header[0] != '\0') {

@@ -155,9 +155,9 @@ put_series(FILE *text, json_t *json, const char *label, const char *key, struct 
 			quantile(series, .5), quantile(series, .9), quantile(series, .95),
 			quantile(series, .99), mean(series));
 	json_object_set_new(json, key,
-			    json_pack("{s:f, s:f, s:f, s:f, s:f}", "p50", quantile(series, .5), "p90",
-				      quantile(series, .9), "p95", quantile(series, .95), "p99",
-				      quantile(series, .99), "mean", mean(series)));
+			    json_pack("{s:f, s:f, s:f, s:f, s:f}", "p50", quantile(series, .5),
+				      "p90", quantile(series, .9), "p95", quantile(series, .95),
+				      "p99", quantile(series, .99), "mean", mean(series)));
 }
 
 struct totals {
@@ -216,9 +216,8 @@ put_errors(const struct report *report, FILE *text, json_t *json)
 		json_object_set_new(errors, name, json_integer(1 +
 				    json_integer_value(json_object_get(errors, name))));
 	}
-	json_object_foreach(errors, key, count)
-		if (text != NULL)
-			fprintf(text, "error  %lld x %s\n", (long long)json_integer_value(count), key);
+	json_object_foreach(errors, key, count) if (text != NULL)
+		fprintf(text, "error  %lld x %s\n", (long long)json_integer_value(count), key);
 	json_object_set_new(json, "errors", errors);
 }
 
@@ -236,8 +235,9 @@ put_workers(const struct report *report, const struct totals *t, FILE *text, jso
 		if (text != NULL)
 			fprintf(text, "worker %-24s %llu requests, share %.3f\n", name,
 				(unsigned long long)t->per_worker[i], share);
-		json_array_append_new(list, json_pack("{s:s, s:I, s:f}", "name", name, "n",
-						      (json_int_t)t->per_worker[i], "share", share));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:I, s:f}", "name", name, "n",
+						(json_int_t)t->per_worker[i], "share", share));
 	}
 	json_object_set_new(json, "workers", list);
 }
@@ -266,7 +266,8 @@ report_summary(const struct report *report, const struct report_config *cfg, FIL
 	good_per_min = window_s > 0 ? (double)t.good / window_s * 60 : 0;
 	hit = t.prompt > 0 ? (double)t.cached / (double)t.prompt : 0;
 	if (text != NULL)
-		fprintf(text, "%s: %llu measured, %llu ok, %llu errors, %llu incomplete in %.2f s\n",
+		fprintf(text,
+			"%s: %llu measured, %llu ok, %llu errors, %llu incomplete in %.2f s\n",
 			cfg->workload, (unsigned long long)t.n, (unsigned long long)t.ok,
 			(unsigned long long)t.err, (unsigned long long)t.incomplete, window_s);
 	json_object_update_new(json, json_pack(
@@ -290,7 +291,8 @@ report_summary(const struct report *report, const struct report_config *cfg, FIL
 			"(attainment %.3f)\n", per_min, good_per_min, cfg->slo_ttft_s,
 			t.n > 0 ? (double)t.good / (double)t.n : 0.0);
 		if (quantile(&t.lag, .99) > 0.005)
-			fprintf(text, "note   requests were sent late: p99 %.1f ms after they were due\n",
+			fprintf(text,
+				"note   requests were sent late: p99 %.1f ms after they were due\n",
 				quantile(&t.lag, .99) * 1e3);
 	}
 	put_workers(report, &t, text, json);

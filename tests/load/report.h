@@ -3,8 +3,9 @@
  * Units      Times in virtual seconds since the start of the run; -1: it never came.
  * TTFT       From when the request was due (open loop) or sent (closed loop) to its first event.
  * ITL        (last token - first token) / (output tokens - 1).
- * Measured   Requests due at or after the warm-up.  A request counts as good when it was answered and
- *            its TTFT met the objective; attainment = good / measured, errors and unfinished included.
+ * Measured   Requests due at or after the warm-up.  A request counts as good when it was answered
+ *            and its TTFT met the objective; attainment = good / measured, errors and unfinished
+ *            included.
  * req/min    Answers within the window, per virtual minute of it.
  * Threads    One.
  */

@@ -97,7 +97,9 @@ add_tokens(struct text *text, bool ids, uint64_t seed, unsigned n)
 		char *p = text->p + text->len;
 
 		if (ids) {
-			unsigned id = 1000 + (unsigned)(z % 149000), digits = id < 10000 ? 4 : id < 100000 ? 5 : 6;
+			unsigned id = 1000 + (unsigned)(z % 149000), digits = id < 10000    ? 4
+									      : id < 100000 ? 5
+											    : 6;
 
 			if (i > 0)
 				*p++ = ',';

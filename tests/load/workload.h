@@ -4,13 +4,13 @@
  * shared     one of `prefixes` fixed prefixes of prefix_tokens, then suffix_tokens that are new
  * multiturn  conversations: first_tokens, then next_tokens a turn, each turn with the whole history
  *
- * Forms      text: /v1/chat/completions, the prefix as system message; a token is four bytes, a blank
- *            and three letters (the emulator's bytes4).  ids: /v1/completions with token ids.
+ * Forms      text: /v1/chat/completions, the prefix as system message; a token is four bytes, a
+ *            blank and three letters (the emulator's bytes4).  ids: /v1/completions with token ids.
  *            The chat template's own few tokens come on top of the sizes.
- * History    real: the model's answers as they came; stripped: the first half of each, as when thinking
- *            is removed.  (ids: as many made-up ids.)
- * Seeds      content_seed decides the prefixes, arrival_seed their order, unique_seed all that is new:
- *            two runs with the same content_seed and another unique_seed share prefixes only.
+ * History    real: the model's answers as they came; stripped: the first half of each, as when
+ *            thinking is removed.  (ids: as many made-up ids.)
+ * Seeds      content_seed decides the prefixes, arrival_seed their order, unique_seed all that is
+ *            new: two runs with the same content_seed and another unique_seed share prefixes only.
  * Ownership  An ask is the caller's until workload_done.
  * Errors     Out of memory ends the program.
  * Threads    One per workload.
@@ -57,5 +57,5 @@ struct ask *workload_next(struct workload *);
 void workload_body_sent(struct ask *);
 	/* The body is not needed any more. */
 void workload_done(struct workload *, struct ask **, bool ok, const char *answer, size_t len_bytes);
-	/* The ask was answered; answer: its text as it stood inside a JSON string.  A conversation whose
-	 * ask failed ends. */
+	/* The ask was answered; answer: its text as it stood inside a JSON string.  A conversation
+	 * whose ask failed ends. */

@@ -93,8 +93,8 @@ seen_free(struct seen *seen)
 
 /* A prompt: shared tokens of stream `prefix`, then own tokens of stream `suffix`. */
 static struct worker_job *
-submit(struct seen *seen, size_t id, unsigned prefix, unsigned shared, unsigned suffix, unsigned own,
-       unsigned out)
+submit(struct seen *seen, size_t id, unsigned prefix, unsigned shared, unsigned suffix,
+       unsigned own, unsigned out)
 {
 	uint32_t *token = malloc((shared + own) * sizeof *token);
 	struct worker_request req = {.token = token, .prompt_tokens = shared + own,
@@ -275,7 +275,8 @@ Test(emulator_engine, eviction_takes_the_tail_of_the_oldest_prompt_first)
 	run_until(seen, INFINITY);
 	submit(seen, 1, 2, 784 * 6, 0, 0, 1);
 	run_until(seen, INFINITY);
-	/* 4 free + the partial... : the second took the never used ones, then the first one's tail */
+	/* 4 free + the partial... : the second took the never used ones, then the first one's tail
+	 */
 	cr_assert_eq(seen->stored, 12);
 	cr_assert_eq(seen->removed, 2, "%u removed", seen->removed);
 	submit(seen, 2, 1, 784 * 6, 0, 0, 1);
@@ -422,9 +423,10 @@ Test(emulator_engine, priority_goes_first_when_asked_for)
 
 /* ---- hashes: vectors of tests/data/kv-events/block_hash_vectors.json ---- */
 
-static const uint32_t sample[32] = {
-	151644, 8948, 198, 2610, 525, 264, 10950, 17847, 13, 151645, 198, 151644, 872, 198, 9064, 374,
-	279, 6722, 315, 9625, 30, 151645, 198, 151644, 77091, 198, 785, 6722, 315, 9625, 374, 12095};
+static const uint32_t sample[32] = {151644, 8948,   198, 2610,   525, 264,    10950, 17847,
+				    13,     151645, 198, 151644, 872, 198,    9064,  374,
+				    279,    6722,   315, 9625,   30,  151645, 198,   151644,
+				    77091,  198,    785, 6722,   315, 9625,   374,   12095};
 
 static const char *
 hex(const struct blockhash *hash, unsigned size)

@@ -1,5 +1,5 @@
-/* What the emulator puts on the wire: KV event payloads byte for byte against samples of real shapes,
- * the tokenizer and chat template, prompts of ids, the metrics page. */
+/* What the emulator puts on the wire: KV event payloads byte for byte against samples of real
+ * shapes, the tokenizer and chat template, prompts of ids, the metrics page. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,10 @@
 #include "tests/emulator/options.h"
 #include "tests/emulator/tokenizer.h"
 
-static const uint32_t sample[32] = {
-	151644, 8948, 198, 2610, 525, 264, 10950, 17847, 13, 151645, 198, 151644, 872, 198, 9064, 374,
-	279, 6722, 315, 9625, 30, 151645, 198, 151644, 77091, 198, 785, 6722, 315, 9625, 374, 12095};
+static const uint32_t sample[32] = {151644, 8948,   198, 2610,   525, 264,    10950, 17847,
+				    13,     151645, 198, 151644, 872, 198,    9064,  374,
+				    279,    6722,   315, 9625,   30,  151645, 198,   151644,
+				    77091,  198,    785, 6722,   315, 9625,   374,   12095};
 
 /* The file of that name holds exactly what we encode. */
 static void
@@ -30,8 +31,9 @@ same_as_sample(const char *name, const msgpack_sbuffer *got)
 	fclose(f);
 	cr_assert_eq(n, got->size, "%s: %zu bytes, want %zu", name, got->size, n);
 	for (size_t i = 0; i < n; i++)
-		cr_assert_eq((uint8_t)want[i], (uint8_t)got->data[i], "%s: byte %zu is %02x, want %02x",
-			     name, i, (uint8_t)got->data[i], (uint8_t)want[i]);
+		cr_assert_eq((uint8_t)want[i], (uint8_t)got->data[i],
+			     "%s: byte %zu is %02x, want %02x", name, i, (uint8_t)got->data[i],
+			     (uint8_t)want[i]);
 }
 
 static double
@@ -116,8 +118,8 @@ Test(emulator_wire, id_words_are_those_ids)
 Test(emulator_wire, the_chat_template_is_what_its_header_says)
 {
 	json_t *messages = json_pack("[{s:s,s:s},{s:s,s:[{s:s,s:s},{s:s,s:s}]}]", "role", "system",
-				     "content", "be brief", "role", "user", "content", "type", "text",
-				     "text", "one", "type", "text", "text", "two");
+				     "content", "be brief", "role", "user", "content", "type",
+				     "text", "text", "one", "type", "text", "text", "two");
 	const char *why = NULL;
 	size_t len;
 	char *text = tokenizer_chat(messages, NULL, 1, &len, &why);
@@ -154,7 +156,8 @@ Test(emulator_wire, a_list_of_ids_is_taken_out_of_the_body)
 {
 	char rest[256];
 	unsigned n = 0;
-	uint32_t *token = take("{\"model\":\"m\",\"prompt\":[1, 22,333],\"max_tokens\":4}", &n, rest);
+	uint32_t *token =
+		take("{\"model\":\"m\",\"prompt\":[1, 22,333],\"max_tokens\":4}", &n, rest);
 
 	cr_assert_not_null(token);
 	cr_assert_eq(n, 3);
@@ -180,20 +183,28 @@ Test(emulator_wire, any_other_prompt_is_left_in_the_body)
 Test(emulator_wire, the_metrics_page_has_the_names_of_its_generation)
 {
 	struct exposition x = {.start_time_s = 1e9};
-	struct worker_job job = {.prompt_tokens = 100, .hit_tokens = 64, .visible = 1,
-				 .finish = ENGINE_FINISH_LENGTH, .scheduled_s = 0.5, .queued_s = 0.25,
+	struct worker_job job = {.prompt_tokens = 100,
+				 .hit_tokens = 64,
+				 .visible = 1,
+				 .finish = ENGINE_FINISH_LENGTH,
+				 .scheduled_s = 0.5,
+				 .queued_s = 0.25,
 				 .made_s = 1};
-	struct worker_stats stats = {.engine = {.num_blocks = 100, .free_blocks = 75, .running = 3}};
+	struct worker_stats stats = {
+		.engine = {.num_blocks = 100, .free_blocks = 75, .running = 3}};
 	struct engine_config cfg = {.block_tokens = 784, .num_blocks = 100};
 	size_t len;
 	char *page;
 
 	exposition_token(&x, &job, 1.5, 0);
 	page = exposition_render(&x, &stats, &cfg, "m", false, &len);
-	cr_assert_not_null(strstr(page, "\nvllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"));
-	cr_assert_not_null(strstr(page, "\nvllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n"));
+	cr_assert_not_null(
+		strstr(page, "\nvllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"));
+	cr_assert_not_null(
+		strstr(page, "\nvllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n"));
 	cr_assert_not_null(strstr(page, "\nvllm:prefix_cache_hits_total{"));
-	cr_assert_not_null(strstr(page, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"1\","
+	cr_assert_not_null(strstr(page,
+				  "vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"1\","
 				  "model_name=\"m\"} 0.0\n"));
 	cr_assert_not_null(strstr(page, "vllm:time_to_first_token_seconds_bucket{engine=\"0\","
 				  "le=\"2.5\",model_name=\"m\"} 1.0\n"));

@@ -159,8 +159,10 @@ Test(load_workload, a_turn_is_the_whole_history_and_one_more_message)
 		cr_assert_eq(ask->turn, turn);
 		cr_assert_eq(json_array_size(messages), 2 * turn + 1);
 		if (turn > 0)
-			cr_assert_str_eq(json_string_value(json_object_get(
-				json_array_get(messages, 2 * turn - 1), "content")), "an \"answer\"");
+			cr_assert_str_eq(
+				json_string_value(json_object_get(
+					json_array_get(messages, 2 * turn - 1), "content")),
+				"an \"answer\"");
 		token = chat_tokens(body, &m);
 		if (before != NULL)
 			cr_assert_geq(common(before, n, token, m), n - 1);
