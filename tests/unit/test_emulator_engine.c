@@ -275,8 +275,7 @@ Test(emulator_engine, eviction_takes_the_tail_of_the_oldest_prompt_first)
 	run_until(seen, INFINITY);
 	submit(seen, 1, 2, 784 * 6, 0, 0, 1);
 	run_until(seen, INFINITY);
-	/* 4 free + the partial... : the second took the never used ones, then the first one's tail
-	 */
+	/* the second prompt took the four blocks never used, then the first one's last two */
 	cr_assert_eq(seen->stored, 12);
 	cr_assert_eq(seen->removed, 2, "%u removed", seen->removed);
 	submit(seen, 2, 1, 784 * 6, 0, 0, 1);
