@@ -46,20 +46,32 @@ chain_next(uint64_t parent, uint64_t local)
 }
 
 uint64_t
-blockhash_next(uint64_t parent, const uint32_t *tokens, uint32_t block_tokens, const void *extra,
-	       size_t extra_len)
+blockhash_local(const uint32_t *tokens, uint32_t block_tokens, const void *extra, size_t extra_len)
 {
 	size_t len = (size_t)block_tokens * sizeof tokens[0];
 
 	if (extra_len == 0)
-		return chain_next(parent, XXH3_64bits(tokens, len));
+		return XXH3_64bits(tokens, len);
 
 	XXH3_state_t state = {0};
 
 	XXH3_64bits_reset(&state);
 	XXH3_64bits_update(&state, tokens, len);
 	XXH3_64bits_update(&state, extra, extra_len);
-	return chain_next(parent, XXH3_64bits_digest(&state));
+	return XXH3_64bits_digest(&state);
+}
+
+uint64_t
+blockhash_link(uint64_t parent, uint64_t local)
+{
+	return chain_next(parent, local);
+}
+
+uint64_t
+blockhash_next(uint64_t parent, const uint32_t *tokens, uint32_t block_tokens, const void *extra,
+	       size_t extra_len)
+{
+	return chain_next(parent, blockhash_local(tokens, block_tokens, extra, extra_len));
 }
 
 size_t

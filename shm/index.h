@@ -152,7 +152,8 @@ uint16_t index_slot_take(struct index_writer *w, uint16_t row, uint32_t row_gen,
 void index_slot_retire(struct index_writer *w, uint16_t id);            /* invisible at once; scrubbed later */
 void index_slot_demote(struct index_writer *w, uint16_t id);            /* EXACT -> DEMOTED, one store */
 unsigned index_scrub(struct index_writer *w, unsigned max);
-	/* Walks retired slots' own lists, at most max entries; 0: nothing left to do.  30-60 ns each. */
+	/* Walks retired slots' own lists, at most max entries.  Returns the steps done -- an entry, or a
+	 * slot that became FREE; 0: nothing is left to do.  30-60 ns each. */
 void index_prefetch(const struct index_writer *w, uint64_t hash);
 	/* Some 16 blocks before the put or take of a batch: worth 2x on a cold table. */
 bool index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead, unsigned n_instead);

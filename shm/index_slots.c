@@ -168,12 +168,15 @@ scrub_slice(struct index_writer *w, uint32_t at, size_t max)
 unsigned
 index_scrub(struct index_writer *w, unsigned max)
 {
-	unsigned walked = 0;
+	unsigned steps = 0;
 
-	/* A slot that ends counts as one more: empty lists do not make this loop long. */
-	while (w->n_retired > 0 && walked < max)
-		walked += scrub_slice(w, 0, max - walked) + 1;
-	return walked;
+	while (w->n_retired > 0 && steps < max) {
+		uint32_t before = w->n_retired;
+
+		steps += scrub_slice(w, 0, max - steps);
+		steps += before - w->n_retired; /* empty lists do not make this loop long */
+	}
+	return steps;
 }
 
 static void
