@@ -45,7 +45,7 @@ if a.table:
     for name, f in (("TTFT p50, s", lambda r: f"{r['ttft_s']['p50']:.2f}"),
                     ("TTFT p95, s", lambda r: f"{r['ttft_s']['p95']:.2f}"),
                     ("prompt from cache", lambda r: f"{100 * r['hit_share']:.0f} %"),
-                    ("requests/min", lambda r: f"{r['requests_per_min']:.0f}")):
+                    ("requests/min", lambda r: f"{r['req_per_min']:.0f}")):
         print(f"  {name:22}{f(random):>12}{f(ours):>12}")
     print(f"\n  The median first token came {ratio:.1f} times sooner.")
 else:
@@ -54,6 +54,6 @@ else:
         print(f"gain_ttft_p50_{arm}s {r['ttft_s']['p50']:.3f} s")
         print(f"gain_ttft_p95_{arm}s {r['ttft_s']['p95']:.3f} s")
         print(f"gain_hit_share{'_random' if arm else ''} {r['hit_share']:.3f} 0..1")
-        print(f"gain_requests_per_min{'_random' if arm else ''} {r['requests_per_min']:.1f} 1/min")
+        print(f"gain_requests_per_min{'_random' if arm else ''} {r['req_per_min']:.1f} 1/min")
         print(f"gain_overrun_share{'_random' if arm else ''} {r['overruns'] / max(1, r['steps']):.4f} 0..1")
     print(f"gain_ttft_p50_ratio {ratio:.1f} x")
