@@ -28,7 +28,6 @@
 #define DEFAULT_RUN_DIR "/run/pointsman"
 #define BUSY_MS         20              /* while a switch, a restart or a drain is under way */
 #define IDLE_MS         1000            /* heartbeat of our own segment */
-#define OTHERS_DRAIN_NS (5000 * MS)     /* kvevents, metrics, admin, policy owe nothing long */
 #define JOURNAL_BYTES   (64u << 10)
 #define EXIT_USAGE      64
 #define EXIT_REFUSED    78
@@ -290,61 +289,6 @@ supervisor_close(struct supervisor *s)
 	free(s->options.paths);
 }
 
-/* ---- the end ---- */
-
-void
-supervisor_stop(struct supervisor *s, int exit_code)
-{
-	const struct config *shown = generation_shown(s);
-	uint64_t limit = shown ? shown->manifest->gateway.timeouts.drain_ns : OTHERS_DRAIN_NS;
-	mono_ns now = clock_mono();
-
-	if (s->draining)
-		return;
-	log_info("supervisor: serving -> draining, %llu s at most", (unsigned long long)(limit / 1000 / MS));
-	s->draining = true;
-	s->drain_stage = 1;
-	s->drain_deadline_ns = now + limit;
-	s->exit_code = exit_code;
-	atomic_store_explicit(&s->roster.head->draining, 1, memory_order_release);
-	supervisor_roster_touch(s);
-	listeners_close(s);             /* closed for good when the last ingress has swept its own */
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
-			child_drain(s, s->child[i], s->drain_deadline_ns);
-}
-
-static void
-stop_hard(struct supervisor *s)
-{
-	if (s->hard)
-		return;
-	log_warn("supervisor: draining -> ending at once, open streams are cut");
-	s->hard = true;
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (s->child[i])
-			child_kill(s->child[i], "was to end at once");
-}
-
-/* true: nobody is left. */
-static bool
-drain_step(struct supervisor *s, mono_ns now)
-{
-	bool ingress = false, any = false;
-
-	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
-		any |= s->child[i] != NULL;
-		ingress |= s->child[i] && s->child[i]->role == ROLE_INGRESS;
-	}
-	if (s->drain_stage == 1 && !ingress) {
-		s->drain_stage = 2;
-		for (unsigned i = 0; i < CHILDREN_MAX; i++)
-			if (s->child[i])
-				child_drain(s, s->child[i], now + OTHERS_DRAIN_NS);
-	}
-	return !any;
-}
-
 /* ---- the loop ---- */
 
 static void
@@ -366,7 +310,7 @@ on_signals(struct supervisor *s)
 			break;
 		default:
 			if (s->draining)
-				stop_hard(s);
+				supervisor_stop_hard(s);
 			else
 				supervisor_stop(s, 0);
 		}
@@ -470,7 +414,7 @@ main(int argc, char **argv)
 	}
 	log_info("supervisor pid=%d run_dir=%s: starting", (int)getpid(), s->options.run_dir);
 	children_tick(s, clock_mono());         /* the first births */
-	while (!s->draining || !drain_step(s, clock_mono()))
+	while (!s->draining || !supervisor_drained(s, clock_mono()))
 		turn(s);
 	r = s->exit_code;
 	log_info("supervisor: draining -> ended, exit %d", r);

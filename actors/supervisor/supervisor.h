@@ -2,7 +2,8 @@
  *
  * One loop, no threads.  Each part has its own file: rundir (lock, pids), listeners, fleet (rows of
  * the worker table), shares (who holds which segment), children (birth, watch, death), reload (pure
- * state machine), generation (performs its actions), control (pointsctl), supervisor (life, loop).
+ * state machine), generation (performs its actions), control (pointsctl), ending (drain), supervisor
+ * (life, loop).
  *
  * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
  */
@@ -208,6 +209,10 @@ void control_send(struct supervisor *s, struct control_client *client, enum msg_
 void control_broadcast(struct supervisor *s, enum msg_id id, const void *msg);  /* to attached tools */
 void control_close(struct supervisor *s);
 
-/* supervisor.c */
 void supervisor_roster_touch(struct supervisor *s);     /* version + 1 */
+
+/* ending.c */
 void supervisor_stop(struct supervisor *s, int exit_code);      /* drain, then exit with that */
+void supervisor_stop_hard(struct supervisor *s);                /* kill whoever is left */
+bool supervisor_drained(struct supervisor *s, mono_ns now);
+	/* Goes on with the drain.  true: nobody is left. */

@@ -1,0 +1,191 @@
+/* tests/unit/test_fleet.c -- rows of the worker table through reloads, drains and returns. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/supervisor/supervisor.h"
+
+static struct supervisor S;     /* each test runs in its own process */
+static struct manifest *made[4];
+static unsigned n_made;
+
+static void
+drop(void)
+{
+	while (n_made > 0)
+		manifest_free(&made[--n_made]);
+	rows_detach(&S.rows);
+}
+
+static struct manifest *
+manifest_of(const char *model, const char *members)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	char text[4096];
+
+	snprintf(text, sizeof text,
+		 "apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
+		 "spec: {listen: [\"127.0.0.1:8080\"], models: [{name: %s, policy: p}]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
+		 "spec: {engine: vllm, model: %s, members: [%s]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: o}\n"
+		 "spec: {workerSets: [s]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
+		 "spec: {candidates: [{pool: o}]}\n", model, model, members);
+	if (manifest_load_text("test.yaml", text, strlen(text), &m, &errs) < 0)
+		yaml_errors_print(&errs, stderr);
+	cr_assert_not_null(m);
+	made[n_made++] = m;
+	return m;
+}
+
+#define A "{name: a, url: \"http://127.0.0.1:1\"}"
+#define B "{name: b, url: \"http://127.0.0.1:2\"}"
+
+static void
+open_rows(uint32_t capacity)
+{
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		S.client[i].fd = -1;
+	cr_assert_eq(rows_create(&S.rows, capacity), 0);
+	log_open("test", 0, 0, 0, LEVEL_ERROR);
+}
+
+static uint16_t
+row_of(const struct manifest *m, const char *member)
+{
+	for (uint32_t i = 0; i < m->n_members; i++)
+		if (strcmp(m->members[i].name, member) == 0)
+			return rows_find(&S.rows, m->members[i].uid);
+	return ROW_NONE;
+}
+
+static unsigned
+intent_of(uint16_t id)
+{
+	return atomic_load(&S.rows.row[id].intent);
+}
+
+Test(fleet, new_members_serve_and_known_ones_keep_their_row, .fini = drop)
+{
+	struct manifest *one = manifest_of("m", A), *two = manifest_of("m", B ", " A);
+	uint64_t version;
+	uint16_t a;
+
+	open_rows(8);
+	cr_assert_eq(fleet_add(&S, one), 0);
+	a = row_of(one, "a");
+	cr_assert_eq(intent_of(a), INTENT_SERVE);
+	cr_assert_str_eq(S.rows.text[a].url, "http://127.0.0.1:1");
+	cr_assert_str_eq(S.rows.text[a].model, "m");
+	version = atomic_load(&S.rows.head->version);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	cr_assert_eq(row_of(two, "a"), a);
+	cr_assert_neq(row_of(two, "b"), a);
+	cr_assert_eq(atomic_load(&S.rows.row[a].row_gen), 1);
+	cr_assert_eq(atomic_load(&S.rows.head->version), version + 1);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	cr_assert_eq(atomic_load(&S.rows.head->version), version + 1, "nothing changed, yet all were told");
+}
+
+Test(fleet, removed_member_drains_until_no_request_is_charged_to_it, .fini = drop)
+{
+	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);
+	struct cell_values busy = {.decoding = 1};
+	struct child *c = calloc(1, sizeof *c);
+	uint16_t b;
+
+	open_rows(8);
+	c->role = ROLE_INGRESS;
+	c->sock = -1;
+	cr_assert_eq(column_create(&c->column, 0, 7, 8), 0);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	b = row_of(two, "b");
+	cell_write(&c->column.cell[b], 1, &busy);
+	fleet_commit(&S, one);
+	S.child[0] = c;
+	cr_assert_eq(intent_of(b), INTENT_DRAIN);
+	cr_assert(fleet_tick(&S, 0), "it is still used");
+	cr_assert_eq(intent_of(b), INTENT_DRAIN);
+	busy.decoding = 0;
+	cell_write(&c->column.cell[b], 1, &busy);
+	S.reload.state = RELOAD_PROBATION;
+	cr_assert(fleet_tick(&S, 0), "a rollback may bring it back");
+	S.reload.state = RELOAD_IDLE;
+	S.child[0] = NULL;              /* no one to tell in this test */
+	cr_assert(!fleet_tick(&S, 0));
+	cr_assert_eq(intent_of(b), INTENT_REMOVE);
+	column_detach(&c->column);
+	free(c);
+}
+
+Test(fleet, rollback_takes_a_draining_row_back_with_its_generation, .fini = drop)
+{
+	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);
+	uint16_t b;
+
+	open_rows(8);
+	fleet_add(&S, two);
+	b = row_of(two, "b");
+	fleet_commit(&S, one);
+	fleet_commit(&S, two);
+	cr_assert_eq(intent_of(b), INTENT_SERVE);
+	cr_assert_eq(atomic_load(&S.rows.row[b].row_gen), 1);
+}
+
+Test(fleet, returning_member_gets_its_row_with_the_next_generation, .fini = drop)
+{
+	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);
+	uint16_t b;
+
+	open_rows(8);
+	fleet_add(&S, two);
+	b = row_of(two, "b");
+	fleet_commit(&S, one);
+	cr_assert(!fleet_tick(&S, 0));
+	cr_assert_eq(intent_of(b), INTENT_REMOVE);
+	fleet_add(&S, two);
+	cr_assert_eq(row_of(two, "b"), b);
+	cr_assert_eq(intent_of(b), INTENT_SERVE);
+	cr_assert_eq(atomic_load(&S.rows.row[b].row_gen), 2);
+}
+
+Test(fleet, another_model_behind_an_address_is_another_row_generation, .fini = drop)
+{
+	struct manifest *was = manifest_of("m", A), *is = manifest_of("other", A);
+	uint16_t a;
+
+	open_rows(8);
+	fleet_add(&S, was);
+	a = row_of(was, "a");
+	fleet_add(&S, is);
+	cr_assert_str_eq(S.rows.text[a].model, "m", "changed before the commit");
+	fleet_commit(&S, is);
+	cr_assert_str_eq(S.rows.text[a].model, "other");
+	cr_assert_eq(intent_of(a), INTENT_SERVE);
+	cr_assert_eq(atomic_load(&S.rows.row[a].row_gen), 2);
+}
+
+Test(fleet, full_table_refuses_and_reuses_a_rested_row_only, .fini = drop)
+{
+	struct manifest *one = manifest_of("m", A), *two = manifest_of("m", B);
+	uint16_t a;
+
+	open_rows(1);
+	cr_assert_eq(fleet_add(&S, one), 0);
+	a = row_of(one, "a");
+	cr_assert_eq(fleet_add(&S, two), -ENOSPC);
+	fleet_commit(&S, two);
+	cr_assert(!fleet_tick(&S, 0));
+	cr_assert_eq(fleet_add(&S, two), -ENOSPC, "removed a moment ago");
+	S.removed_ns[a] = clock_mono() > 120000000000ull ? clock_mono() - 120000000000ull : 0;
+	if (clock_mono() < 61000000000ull)
+		cr_skip_test("the machine booted less than a minute ago");
+	cr_assert_eq(fleet_add(&S, two), 0);
+	cr_assert_eq(row_of(two, "b"), a);
+	cr_assert_eq(atomic_load(&S.rows.row[a].row_gen), 2);
+	cr_assert_eq(row_of(one, "a"), ROW_NONE);
+}

@@ -1,0 +1,88 @@
+/* tests/unit/test_shares.c -- who is given which segment, and with what right. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "actors/common/birth.h"
+#include "actors/supervisor/supervisor.h"
+
+static const enum process_role readers[] = {ROLE_INGRESS, ROLE_KVEVENTS, ROLE_METRICS, ROLE_POLICY,
+					    ROLE_ADMIN, ROLE_TOOL};
+
+static unsigned
+access_of(enum segment_kind kind, enum process_role owner, uint32_t inc, enum process_role role,
+	  uint32_t role_inc)
+{
+	struct share share = {.kind = kind, .role = owner, .incarnation = inc, .generation = 1};
+
+	return share_access(&share, role, role_inc, 1);
+}
+
+Test(shares, every_segment_has_at_most_one_writing_process)
+{
+	for (unsigned kind = 1; kind < SEGMENT_KINDS; kind++) {
+		unsigned writers = 0;
+
+		for (unsigned r = 0; r < sizeof readers / sizeof readers[0]; r++)
+			writers += access_of(kind, ROLE_INGRESS, 5, readers[r], 5) == SHARE_WRITE;
+		/* Lines of a row have one writer each: metrics and kvevents share the segment. */
+		cr_assert_leq(writers, kind == SEGMENT_ROWS ? 2 : 1, "%s", segment_kind_name(kind));
+	}
+}
+
+Test(shares, another_incarnation_never_writes_what_its_predecessor_wrote)
+{
+	static const enum segment_kind own[] = {SEGMENT_COLUMN, SEGMENT_SLOTS, SEGMENT_ARENA,
+						SEGMENT_PROCESS};
+
+	for (unsigned i = 0; i < 4; i++) {
+		cr_assert_eq(access_of(own[i], ROLE_INGRESS, 5, ROLE_INGRESS, 5), SHARE_WRITE);
+		cr_assert_neq(access_of(own[i], ROLE_INGRESS, 5, ROLE_INGRESS, 6), SHARE_WRITE);
+	}
+}
+
+Test(shares, only_policy_reads_what_people_wrote)
+{
+	for (unsigned r = 0; r < sizeof readers / sizeof readers[0]; r++)
+		cr_assert_eq(access_of(SEGMENT_ARENA, ROLE_INGRESS, 5, readers[r], 9) != SHARE_NO,
+			     readers[r] == ROLE_POLICY);
+}
+
+Test(shares, policy_writes_nothing_but_its_own_process_segment)
+{
+	for (unsigned kind = 1; kind < SEGMENT_KINDS; kind++)
+		cr_assert_neq(access_of(kind, ROLE_INGRESS, 5, ROLE_POLICY, 9), SHARE_WRITE);
+	cr_assert_eq(access_of(SEGMENT_PROCESS, ROLE_POLICY, 9, ROLE_POLICY, 9), SHARE_WRITE);
+}
+
+Test(shares, documents_of_another_generation_are_not_shown)
+{
+	struct share share = {.kind = SEGMENT_CONFIG, .role = ROLE_SUPERVISOR, .generation = 4};
+
+	cr_assert_eq(share_access(&share, ROLE_POLICY, 9, 4), SHARE_READ);
+	cr_assert_eq(share_access(&share, ROLE_POLICY, 9, 5), SHARE_NO);
+	cr_assert_eq(share_access(&share, ROLE_METRICS, 9, 3), SHARE_NO);
+}
+
+Test(shares, reader_gets_a_descriptor_that_cannot_be_mapped_for_writing)
+{
+	static struct supervisor s;
+	struct outbox out = {0};
+	struct roster roster;
+	char buf[1024];
+	int pair[2], fd;
+
+	cr_assert_eq(roster_create(&roster), 0);
+	cr_assert_eq(shares_add(&s, &roster.seg, SEGMENT_ROSTER, ROLE_SUPERVISOR, 0, 0, 0), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	cr_assert_eq(share_send(&out, pair[0], &s.share[0], false), 0);
+	cr_assert_gt(msg_recv_fd(pair[1], buf, sizeof buf, &fd), 0);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	cr_assert_eq(errno, EACCES);
+	cr_assert_eq(roster_attach(&roster, fd), 0);
+}
