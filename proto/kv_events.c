@@ -157,6 +157,30 @@ hashes_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, con
 	return 0;
 }
 
+/* The next value if it is an id: the loop that most bytes go through. */
+static bool
+id_next(struct frame_cursor *cur, uint32_t *ret_id)
+{
+	size_t left = (size_t)(cur->end - cur->p);
+	const uint8_t *p = cur->p;
+	struct frame_value v;
+
+	if (left >= 3 && p[0] == 0xcd) {
+		*ret_id = (uint32_t)p[1] << 8 | p[2];
+		cur->p += 3;
+		return true;
+	}
+	if (left >= 5 && p[0] == 0xce) {
+		*ret_id = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+		cur->p += 5;
+		return true;
+	}
+	if (!frame_next(cur, &v) || v.type != FRAME_UINT || v.u64 > UINT32_MAX)
+		return false;
+	*ret_id = (uint32_t)v.u64;
+	return true;
+}
+
 /* Token ids.  Pairs (bigram keys) and strings (multimodal) are legal and teach no tokens. */
 static int
 tokens_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, const char **why)
@@ -181,10 +205,10 @@ tokens_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, con
 	for (size_t i = 0; i < n && plain; i++) {
 		if (!grow((void **)&b->tokens, &b->cap_tokens, b->n_tokens, sizeof(*b->tokens)))
 			return -ENOMEM;
-		if (!frame_next(&cur, &v) || v.type != FRAME_UINT || v.u64 > UINT32_MAX)
-			plain = false;
+		if (id_next(&cur, &b->tokens[b->n_tokens]))
+			b->n_tokens++;
 		else
-			b->tokens[b->n_tokens++] = (uint32_t)v.u64;
+			plain = false;
 	}
 	if (!plain)
 		b->n_tokens = first;
@@ -412,24 +436,21 @@ event_next(struct kv_batch *b, struct frame_cursor *cur)
 {
 	struct mark mark = {b->n_hashes, b->n_tokens, b->n_extras};
 	const char *why = NULL;
-	struct kv_slice span;
 	struct frame_value v;
-	struct frame_cursor in;
 	struct fields f = {0};
 	struct kv_event *ev;
 	int r = -EBADMSG;
 
-	if (!span_next(cur, &span))
-		return -EBADMSG;
 	if (!grow((void **)&b->events, &b->cap_events, b->n_events, sizeof(*b->events)))
 		return -ENOMEM;
 	ev = &b->events[b->n_events];
 	memset(ev, 0, sizeof(*ev));
-	in = cursor_of(span);
-	if (!frame_next(&in, &v))
+	if (!frame_next(cur, &v)) /* finding the fields also steps over the whole event */
 		return -EBADMSG;
-	if (v.type == FRAME_ARRAY ? fields_of_array(&in, v.len, &f)
-				  : v.type == FRAME_MAP && fields_of_map(&in, v.len, &f))
+	if (v.type == FRAME_ARRAY ? !fields_of_array(cur, v.len, &f)
+				  : v.type == FRAME_MAP && !fields_of_map(cur, v.len, &f))
+		return -EBADMSG;
+	if (v.type == FRAME_ARRAY || v.type == FRAME_MAP)
 		r = event_read(b, ev, &f, &why);
 	else
 		why = "an event is neither a list nor a map";
