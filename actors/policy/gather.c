@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/prompt/blocks.h"
 #include "shm/blockhash.h"
 
 struct depth {                          /* of one row on one chain; stale unless stamp is current */
@@ -113,8 +114,8 @@ chain_hash(struct gather *g, const char *model, uint32_t block_tokens)
 	}
 	c->model = model;
 	c->block_tokens = block_tokens;
-	c->root = blockhash_root(index_seed(g->view->index), model, strlen(model), "", 0,
-				 g->prompt.salt.p ? g->prompt.salt.p : "", g->prompt.salt.len, block_tokens);
+	c->root = blocks_root(index_seed(g->view->index), model, (struct slice){NULL, 0}, g->prompt.salt,
+			      block_tokens);
 	c->n = blockhash_chain(c->root, g->prompt.ids, g->prompt.n_ids, block_tokens, c->hash, blocks);
 	g->n_chains++;
 	return 0;
