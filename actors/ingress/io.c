@@ -1,7 +1,7 @@
 /* actors/ingress/io.c -- operations, slots, timers and the turn; the kernel is the back ends'.
  *
- * Every callback is made here, so the rules of io.h (exactly one final, none after a cancel, never from
- * inside the starting call) are kept in one place for both back ends.
+ * Every callback is made here, so the rules of io.h (exactly one final, none after a cancel, never
+ * from inside the starting call) are kept in one place for both back ends.
  */
 #include "actors/ingress/io.h"
 

@@ -1,19 +1,21 @@
 /* actors/ingress/io_back.h -- what io.c and its two back ends share.  Nobody else includes this.
  *
- * Split      io.c owns operations, slots, timers and every call of a callback; a back end only asks the
- *            kernel and reports.  A turn: wait (arms, submits, sleeps), reap, the ready list, due timers.
- * Operation  life: started -> (armed in the kernel) -> told ... -> final -> freed.  Cancelled: dead at
- *            once, freed when the kernel has let go too (in_kernel false): until then a zombie, whose
- *            memory stays because a completion will name it.
- * Slot       one per fd number: which operation reads, which writes, and (io_uring) what a cancelled recv
- *            had received already.  Slots move when the table grows: fetch again after a callback.
- * Lazy       Nothing is submitted before wait.  So cancelling what was just started costs nothing, and no
- *            submission can name an fd number that has been closed and reused meanwhile.
+ * Split      io.c owns operations, slots, timers and every call of a callback; a back end only asks
+ *            the kernel and reports.  A turn: wait (arms, submits, sleeps), reap, the ready list,
+ *            due timers.
+ * Operation  life: started -> (armed in the kernel) -> told ... -> final -> freed.  Cancelled: dead
+ *            at once, freed when the kernel has let go too (in_kernel false): until then a zombie,
+ *            whose memory stays because a completion will name it.
+ * Slot       one per fd number: which operation reads, which writes, and (io_uring) what a
+ *            cancelled recv had received already.  Slots move when the table grows: fetch again
+ *            after a callback.
+ * Lazy       Nothing is submitted before wait.  So cancelling what was just started costs nothing,
+ *            and no submission can name an fd number that has been closed and reused meanwhile.
  */
 #pragma once
 #include "actors/ingress/io.h"
 
-#define IO_CONNECT_PAUSE_NS 5000000ull  /* a full AF_UNIX backlog gives EAGAIN, and no event later */
+#define IO_CONNECT_PAUSE_NS 5000000ull  /* a full AF_UNIX backlog: EAGAIN, and no event later */
 #define IO_ACCEPT_PAUSE_NS 100000000ull /* EMFILE does not go away at once; do not spin on it */
 
 struct io_node {                        /* circular list; next NULL: in none */
@@ -56,7 +58,7 @@ struct io_held {                        /* bytes received for a cancelled recv, 
 	struct io_held *next;
 	const uint8_t *data;
 	size_t len;
-	int buffer;                     /* of the ring, to be given back; -1: copied, behind this header */
+	int buffer;                     /* of the ring, to be given back; -1: copied behind this */
 };
 
 struct io_slot {
@@ -67,7 +69,7 @@ struct io_slot {
 	int end;                        /* what ended the stream for a cancelled recv, if has_end */
 	bool has_end;
 	uint32_t armed;                 /* epoll: events asked for; 0: not registered */
-	uint32_t generation;            /* epoll: tells a stale event from one of the number's new owner */
+	uint32_t generation;            /* epoll: tells a stale event from the number's next user */
 };
 
 struct io;
@@ -75,10 +77,10 @@ struct io;
 struct io_back {
 	enum io_backend backend;
 	int (*open)(struct io *io, unsigned option, const char **ret_why);
-	void (*close)(struct io *io);   /* accepts a half-opened one; afterwards no op is in_kernel */
+	void (*close)(struct io *io);   /* half-opened too; afterwards no op is in_kernel */
 	int (*wait)(struct io *io, int64_t wait_ns);            /* < 0: for ever */
 	void (*reap)(struct io *io);
-	struct io_op *(*revive)(struct io *io, int fd);         /* a zombie recv fit to go on, or NULL */
+	struct io_op *(*revive)(struct io *io, int fd); /* a zombie recv fit to go on, or NULL */
 	void (*start)(struct io *io, struct io_op *op);         /* also: go on after a pause */
 	void (*stop)(struct io *io, struct io_op *op);          /* dead, or accept stopping */
 	void (*feed)(struct io *io, struct io_op *op);          /* a recv on the ready list */
@@ -102,7 +104,8 @@ struct io {
 	unsigned n_told;                /* callbacks of this turn */
 };
 
-int io_open_back(struct io **ret, const struct io_back *back, unsigned option, const char **ret_why);
+int io_open_back(struct io **ret, const struct io_back *back, unsigned option,
+		 const char **ret_why);
 
 void io_node_init(struct io_node *head);
 void io_node_push(struct io_node *head, struct io_node *node);  /* at the tail; not if in a list */
@@ -124,7 +127,7 @@ bool io_tell_accept(struct io *io, struct io_op *op, int fd);
 	/* A callback that is not final; false: op was cancelled in it, and may be freed already. */
 void io_accept_failed(struct io *io, struct io_op *op, int err);
 	/* Tells, and starts again after the pause; transient errors start again at once, untold. */
-void io_connect_again(struct io *io, struct io_op *op);         /* in a moment, or its deadline if sooner */
+void io_connect_again(struct io *io, struct io_op *op); /* in a moment, or its deadline if sooner */
 void io_accept_end(struct io *io, struct io_op *op);    /* sweeps, then the final -ECANCELED */
 void io_release(struct io *io, struct io_op *op);       /* frees a dead op nobody holds any more */
 void io_send_advance(struct io_op *op, size_t sent_bytes);      /* msg then starts behind them */

@@ -1,9 +1,9 @@
 /* actors/ingress/io_epoll.c -- the back end for where io_uring is forbidden.
  *
- * Sends and connects are tried at once and wait for EPOLLOUT only if they must; receives wait for EPOLLIN,
- * level-triggered, one recv an event.  Registrations change lazily: wait adds what a new operation needs;
- * what nobody needs any more goes when it fires with no taker.  So a stop and start of reading between two
- * events costs no system call.
+ * Sends and connects are tried at once and wait for EPOLLOUT only if they must; receives wait for
+ * EPOLLIN, level-triggered, one recv an event.  Registrations change lazily: wait adds what a new
+ * operation needs; what nobody needs any more goes when it fires with no taker.  So a stop and
+ * start of reading between two events costs no system call.
  */
 #include <errno.h>
 #include <poll.h>
@@ -101,18 +101,7 @@ register_exactly(struct io *io, int fd, uint32_t bits)
 
 	if (bits == slot->armed)
 		return 0;
-	/* An exclusive registration can be neither made nor changed by MOD. */
-	if (op == EPOLL_CTL_MOD && ((bits | slot->armed) & EPOLLEXCLUSIVE)) {
-		(void)epoll_ctl(me->fd, EPOLL_CTL_DEL, fd, NULL);
-		op = EPOLL_CTL_ADD;
-	}
 	r = epoll_ctl(me->fd, op, fd, &event);
-	/* The number may have been closed behind our back, or come back from a child. */
-	if (r < 0 && op == EPOLL_CTL_MOD && errno == ENOENT)
-		r = epoll_ctl(me->fd, EPOLL_CTL_ADD, fd, &event);
-	else if (r < 0 && op == EPOLL_CTL_ADD && errno == EEXIST)
-		r = epoll_ctl(me->fd, EPOLL_CTL_DEL, fd, NULL) ||
-			epoll_ctl(me->fd, EPOLL_CTL_ADD, fd, &event) ? -1 : 0;
 	if (r < 0 && bits) {
 		slot->armed = 0;
 		return -errno;
@@ -216,7 +205,8 @@ epoll_stop(struct io *io, struct io_op *op)
 {
 	io_node_unlink(&op->arm);
 	if (op->kind == IO_OP_ACCEPT) {
-		/* At once: while it is registered, this process takes wake-ups meant for another. */
+		/* At once: while it is registered, this process takes wake-ups meant for another.
+		 * */
 		(void)register_exactly(io, op->fd, 0);
 		if (!op->dead)
 			io_ready(io, op);
@@ -324,8 +314,8 @@ on_event(struct io *io, int fd, uint32_t generation, uint32_t bits)
 	slot = io_slot(io, fd);
 	if (slot->generation != generation)
 		return;
-	/* Fired with no taker, or for an accept that pauses: else it would fire for ever. */
-	if (missing || (!wanted(slot) && ((bits & BITS_END) || slot->reader)))
+	/* Fired with no taker: else it would fire for ever. */
+	if (missing || (!wanted(slot) && (bits & BITS_END)))
 		(void)register_exactly(io, fd, wanted(slot));
 }
 

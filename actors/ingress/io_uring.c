@@ -1,17 +1,20 @@
 /* actors/ingress/io_uring.c -- the back end that submits a turn's work in one system call.
  *
- * Kernel     6.0 or later: multishot recv, provided-buffer rings and synchronous cancel all came by then;
- *            an older one is refused at open, so that there is no second set of paths to prove.
- *            DEFER_TASKRUN (6.1) where it is to be had.
- * Receive    multishot into RECV_BUFFERS ring buffers, each given back right after its callback.  A ring
- *            run dry (-ENOBUFS) or a full completion queue ends the multishot: it is armed again next turn.
- * Cancel     of recv: a zombie until its last completion; what came with it is held in the fd's slot for
- *            the next io_recv, which either revives the zombie (cancel not sent yet) or waits for its end:
- *            one reader at a time keeps the order of bytes.  Of send: synchronous, since the kernel reads
- *            the caller's memory.  Of the rest: a zombie until its last completion.
- * Held       bytes stay in their ring buffer while at most half of the ring does so, else are copied: a
- *            crowd of clients that read slowly must not leave the others without buffers.
- * Overflow   of the completion queue is kept by the kernel (FEAT_NODROP) and flushed by the next wait.
+ * Kernel     6.0 or later: multishot recv, provided-buffer rings and synchronous cancel all came by
+ *            then; an older one is refused at open, so that there is no second set of paths to
+ *            prove. DEFER_TASKRUN (6.1) where it is to be had.
+ * Receive    multishot into RECV_BUFFERS ring buffers, each given back right after its callback.  A
+ *            ring run dry (-ENOBUFS) or a full completion queue ends the multishot: it is armed
+ *            again next turn.
+ * Cancel     of recv: a zombie until its last completion; what came with it is held in the fd's
+ *            slot for the next io_recv, which either revives the zombie (cancel not sent yet) or
+ *            waits for its end: one reader at a time keeps the order of bytes.  Of send:
+ *            synchronous, since the kernel reads the caller's memory.  Of the rest: a zombie until
+ *            its last completion.
+ * Held       bytes stay in their ring buffer while at most half of the ring does so, else are
+ *            copied: a crowd of clients that read slowly must not leave the others without buffers.
+ * Overflow   of the completion queue is kept by the kernel (FEAT_NODROP) and flushed by the next
+ *            wait.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -169,8 +172,8 @@ open_buffers(struct uring *me)
 	return 0;
 }
 
-/* One request there and back, and one synchronous cancel of nothing: a filter may allow the set-up and
- * forbid the rest, and a kernel may be too old for what we need of it. */
+/* One request there and back, and one synchronous cancel of nothing: a filter may allow the set-up
+ * and forbid the rest, and a kernel may be too old for what we need of it. */
 static int
 try_ring(struct uring *me)
 {
@@ -211,7 +214,7 @@ uring_open(struct io *io, unsigned option, const char **ret_why)
 		break;
 	case -EPERM:
 	case -EACCES:
-		*ret_why = "io_uring is forbidden (EPERM: seccomp profile or kernel.io_uring_disabled)";
+		*ret_why = "io_uring is forbidden (EPERM: seccomp, or kernel.io_uring_disabled)";
 		break;
 	case -ENOSYS:
 		*ret_why = "io_uring is not in this kernel, or filtered out (ENOSYS)";
@@ -323,7 +326,8 @@ uring_wait(struct io *io, int64_t wait_ns)
 
 		r = io_uring_submit_and_wait_timeout(&me->ring, &cqe, 1, &ts, NULL);
 	}
-	/* AGAIN, BUSY: the kernel is short of memory or of room for completions; reaping makes some. */
+	/* AGAIN, BUSY: the kernel is short of memory or of room for completions; reaping makes
+	 * some. */
 	if (r >= 0 || r == -ETIME || r == -EINTR || r == -EAGAIN || r == -EBUSY)
 		return 0;
 	return r;
@@ -376,9 +380,9 @@ uring_revive(struct io *io, int fd)
 	return op;
 }
 
-/* Whether op is still in our half of the submission queue, which it is only after a submit the kernel had
- * no memory for.  Then it becomes a NOP: it must not reach the kernel later, with memory and an fd number
- * that are somebody else's by then. */
+/* Whether op is still in our half of the submission queue, which it is only after a submit the
+ * kernel had no memory for.  Then it becomes a NOP: it must not reach the kernel later, with memory
+ * and an fd number that are somebody else's by then. */
 static bool
 take_back(struct uring *me, struct io_op *op)
 {
