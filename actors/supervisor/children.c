@@ -132,21 +132,24 @@ segments_make(struct supervisor *s, struct child *c)
 	r = process_create(&c->process, c->role, c->index, c->incarnation, c->generation,
 			   big ? JOURNAL_BIG : JOURNAL_SMALL);
 	if (r == 0)
-		r = shares_add(s, &c->process.seg, SEGMENT_PROCESS, c->role, c->index, c->incarnation,
-			       c->generation);
+		r = shares_add(s, &c->process.seg, SEGMENT_PROCESS, c->role, c->index,
+			       c->incarnation, c->generation);
 	if (r < 0 || c->role != ROLE_INGRESS)
 		return r;
 	r = column_create(&c->column, c->index, c->incarnation, s->rows.capacity);
 	if (r == 0)
-		r = shares_add(s, &c->column.seg, SEGMENT_COLUMN, c->role, c->index, c->incarnation, 0);
+		r = shares_add(s, &c->column.seg, SEGMENT_COLUMN, c->role, c->index, c->incarnation,
+			       0);
 	if (r == 0)
 		r = slots_create(&c->slots, c->index, c->incarnation, g->limits.slots);
 	if (r == 0)
-		r = shares_add(s, &c->slots.seg, SEGMENT_SLOTS, c->role, c->index, c->incarnation, 0);
+		r = shares_add(s, &c->slots.seg, SEGMENT_SLOTS, c->role, c->index, c->incarnation,
+			       0);
 	if (r == 0)
 		r = arena_create(&c->arena, c->index, c->incarnation, g->limits.arena_bytes);
 	if (r == 0)
-		r = shares_add(s, &c->arena.seg, SEGMENT_ARENA, c->role, c->index, c->incarnation, 0);
+		r = shares_add(s, &c->arena.seg, SEGMENT_ARENA, c->role, c->index, c->incarnation,
+			       0);
 	if (r == 0)
 		atomic_store_explicit(&c->column.head->alive, 1, memory_order_release);
 	return r;
@@ -188,8 +191,11 @@ exec_child(struct supervisor *s, struct child *c, int theirs)
 static void
 peer_send(struct supervisor *s, struct child *to, const struct child *c)
 {
-	struct msg_peer m = {.role = (uint8_t)c->role, .index = c->index, .incarnation = c->incarnation,
-			     .generation = c->generation, .pid = (uint32_t)c->pid};
+	struct msg_peer m = {.role = (uint8_t)c->role,
+			     .index = c->index,
+			     .incarnation = c->incarnation,
+			     .generation = c->generation,
+			     .pid = (uint32_t)c->pid};
 
 	child_send(s, to, MSG_peer, &m,
 		   to->role == ROLE_INGRESS && c->role == ROLE_POLICY ? c->pidfd : -1);
@@ -246,7 +252,8 @@ child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32
 		.process.seg.fd = -1, .column.seg.fd = -1, .slots.seg.fd = -1, .arena.seg.fd = -1,
 	};
 	r = segments_make(s, c);
-	if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+	if (r == 0 &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		r = -errno;
 	c->sock = pair[0];
 	if (r == 0)
@@ -254,8 +261,8 @@ child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32
 	if (pair[1] >= 0)
 		close(pair[1]);
 	if (r < 0) {
-		log_error("process role=%s index=%u: not born, error=\"%s\"", process_role_name(role),
-			  index, strerror(-r));
+		log_error("process role=%s index=%u: not born, error=\"%s\"",
+			  process_role_name(role), index, strerror(-r));
 		child_free(s, c);
 		return r;
 	}
@@ -367,8 +374,9 @@ on_failed(struct supervisor *s, struct child *c, const struct msg_failed *m)
 	else
 		snprintf(c->failed_text, sizeof c->failed_text, "%.*s",
 			 (int)(m->text.len < 300 ? m->text.len : 300), m->text.p ? m->text.p : "");
-	log_error("process role=%s index=%u incarnation=%u: failed file=%s line=%u column=%u text=%s",
-		  process_role_name(c->role), c->index, c->incarnation, file, m->line, m->column, text);
+	log_error("process role=%s index=%u incarnation=%u: failed file=%s line=%u column=%u "
+		  "text=%s", process_role_name(c->role), c->index, c->incarnation, file, m->line,
+		  m->column, text);
 	if (c->role == ROLE_POLICY) {
 		snprintf(s->last_failed, sizeof s->last_failed, "%s", c->failed_text);
 		generation_event(s, &(struct reload_event){.type = RELOAD_POLICY_FAILED,
@@ -499,8 +507,9 @@ ingress_clean(struct supervisor *s, struct child *c)
 
 		if (slot_state(word) != SLOT_FREE)      /* limits reserved there: later */
 			atomic_store_explicit(&c->slots.slot[i].word,
-					      slot_word(slot_generation(word), slot_ask(word), SLOT_FREE,
-							slot_deaths(word)), memory_order_release);
+					      slot_word(slot_generation(word), slot_ask(word),
+							SLOT_FREE, slot_deaths(word)),
+					      memory_order_release);
 	}
 	snprintf(path, sizeof path, "%s/policy.%u.%u.sock", s->options.run_dir, c->index,
 		 c->incarnation);
@@ -524,8 +533,8 @@ seat_left(struct supervisor *s, const struct child *c, const char *why)
 		seat->backoff_ns = BACKOFF_MAX_NS;
 	snprintf(seat->last_exit, sizeof seat->last_exit, "%.127s", why);
 	if (!s->draining)
-		log_info("seat role=%s index=%u: restart in %llu ms", process_role_name(c->role), c->index,
-			 (unsigned long long)((seat->restart_ns - now) / MS));
+		log_info("seat role=%s index=%u: restart in %llu ms", process_role_name(c->role),
+			 c->index, (unsigned long long)((seat->restart_ns - now) / MS));
 }
 
 static void
@@ -607,7 +616,8 @@ seat_fill(struct supervisor *s, struct seat *seat)
 		seat->restarts++;
 		count_add(&s->process, COUNTER_children_restarted, 1);
 	}
-	if (child_spawn(s, seat->role, seat->index, incarnation, generation_shown(s)->generation) == 0)
+	if (child_spawn(s, seat->role, seat->index, incarnation, generation_shown(s)->generation) ==
+	    0)
 		return;
 	seat->incarnation = 0;
 	seat->backoff_ns = BACKOFF_MAX_NS;
@@ -615,7 +625,7 @@ seat_fill(struct supervisor *s, struct seat *seat)
 	snprintf(seat->last_exit, sizeof seat->last_exit, "could not be started");
 }
 
-/* A dead ingress's sockets still take their share of new connections: somebody must accept there. */
+/* A dead ingress's sockets still take their share of new connections: somebody must accept. */
 static void
 adopt(struct supervisor *s)
 {
@@ -632,8 +642,8 @@ adopt(struct supervisor *s)
 		for (unsigned k = 0; k < CHILDREN_MAX && !seat->adopter; k++) {
 			struct child *c = s->child[k];
 
-			if (!c || c->role != ROLE_INGRESS || c->state != ROSTER_READY || c->killed ||
-			    c->index == seat->index)
+			if (!c || c->role != ROLE_INGRESS || c->state != ROSTER_READY ||
+			    c->killed || c->index == seat->index)
 				continue;
 			seat->adopter = c->incarnation;
 			child_send(s, c, MSG_adopt, &m, -1);

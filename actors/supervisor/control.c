@@ -54,7 +54,8 @@ client_drop(struct control_client *client)
 }
 
 void
-control_send(struct supervisor *s, struct control_client *client, enum msg_id id, const void *msg, int fd)
+control_send(struct supervisor *s, struct control_client *client, enum msg_id id, const void *msg,
+	     int fd)
 {
 	(void)s;
 	if (client->fd >= 0 && outbox_send(&client->out, client->fd, id, msg, fd) < 0)

@@ -17,14 +17,15 @@ supervisor_stop(struct supervisor *s, int exit_code)
 
 	if (s->draining)
 		return;
-	log_info("supervisor: serving -> draining, %llu s at most", (unsigned long long)(limit / 1000 / MS));
+	log_info("supervisor: serving -> draining, %llu s at most",
+		 (unsigned long long)(limit / 1000 / MS));
 	s->draining = true;
 	s->drain_stage = 1;
 	s->drain_deadline_ns = now + limit;
 	s->exit_code = exit_code;
 	atomic_store_explicit(&s->roster.head->draining, 1, memory_order_release);
 	supervisor_roster_touch(s);
-	listeners_close(s);             /* closed for good when the last ingress has swept its own */
+	listeners_close(s); /* closed for good when the last ingress has swept its own */
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
 			child_drain(s, s->child[i], s->drain_deadline_ns);

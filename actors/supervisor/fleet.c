@@ -40,7 +40,8 @@ intent_set(struct supervisor *s, uint16_t id, enum row_intent to)
 static void
 changed(struct supervisor *s)
 {
-	uint64_t version = atomic_fetch_add_explicit(&s->rows.head->version, 1, memory_order_release) + 1;
+	uint64_t version =
+		atomic_fetch_add_explicit(&s->rows.head->version, 1, memory_order_release) + 1;
 	struct msg_rows_changed m = {.version = version};
 
 	children_broadcast(s, MSG_rows_changed, &m);
@@ -97,8 +98,8 @@ row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
 	row->ranks = set->ranks;
 	snprintf(text->set, sizeof text->set, "%s", set->name);
 	snprintf(text->member, sizeof text->member, "%s", member->name);
-	snprintf(text->url, sizeof text->url, v6 ? "http://[%s]:%u" : "http://%s:%u", member->url.host,
-		 member->url.port);
+	snprintf(text->url, sizeof text->url, v6 ? "http://[%s]:%u" : "http://%s:%u",
+		 member->url.host, member->url.port);
 	snprintf(text->model, sizeof text->model, "%s", set->model);
 }
 

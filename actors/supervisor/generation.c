@@ -1,7 +1,8 @@
 /* actors/supervisor/generation.c -- performs what the state machine of reload.c decides.
  *
- * A generation is one checked configuration: its documents in a CONFIG segment, rows for its members,
- * and policy processes born with it.  Everybody else sees its documents only once it is in force.
+ * A generation is one checked configuration: its documents in a CONFIG segment, rows for its
+ * members, and policy processes born with it.  Everybody else sees its documents only once it is in
+ * force.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -13,6 +14,7 @@
 #define MS 1000000ull
 #define POLICY_DRAIN_NS (9000 * MS)     /* reload.c kills after 10 s */
 #define EVENTS_MAX 64u
+#define RESTART_TEXT "takes effect after a restart"
 
 struct config *
 generation_config(struct supervisor *s, uint32_t generation)
@@ -46,8 +48,9 @@ configs_sweep(struct supervisor *s)
 		struct config *c = &s->config[i];
 		const struct reload *m = &s->reload;
 
-		if (c->generation && c->generation != m->serving && c->generation != m->generation &&
-		    c->generation != m->next && c->generation != m->old)
+		if (c->generation && c->generation != m->serving &&
+		    c->generation != m->generation && c->generation != m->next &&
+		    c->generation != m->old)
 			config_drop(s, c);
 	}
 }
@@ -62,8 +65,8 @@ errors_text(const struct yaml_errors *errs, char *buf, size_t cap)
 	for (size_t i = 0; i < errs->n && n < cap; i++) {
 		const struct yaml_error *e = &errs->list[i];
 
-		n += (size_t)snprintf(buf + n, cap - n, "%s%s:%u:%u: %s", n ? "\n" : "", e->file, e->line,
-				      e->column, e->text);
+		n += (size_t)snprintf(buf + n, cap - n, "%s%s:%u:%u: %s", n ? "\n" : "", e->file,
+				      e->line, e->column, e->text);
 	}
 	if (errs->dropped && n < cap)
 		snprintf(buf + n, cap - n, "\n%zu more", errs->dropped);
@@ -92,16 +95,18 @@ restart_text(const struct manifest *was, const struct manifest *is, char *buf, s
 	size_t n = 0;
 
 	buf[0] = 0;
-#define NEEDS_RESTART(condition, name)                                                                 \
-	if ((condition) && n < cap)                                                                    \
-		n += (size_t)snprintf(buf + n, cap - n, "%swarning: %s changed: takes effect after a " \
-				      "restart", n ? "\n" : "", name)
+#define NEEDS_RESTART(condition, name)                                                         \
+	if ((condition) && n < cap)                                                            \
+		n += (size_t)snprintf(buf + n, cap - n, "%swarning: %s changed: " RESTART_TEXT, \
+				      n ? "\n" : "", name)
 	NEEDS_RESTART(a->n_listen != b->n_listen ||
-		      memcmp(a->listen, b->listen, sizeof a->listen) != 0, "GatewayBackend spec.listen");
+			      memcmp(a->listen, b->listen, sizeof a->listen) != 0,
+		      "GatewayBackend spec.listen");
 	NEEDS_RESTART(a->ingresses != b->ingresses, "GatewayBackend spec.ingresses");
 	NEEDS_RESTART(a->admin.port != b->admin.port || strcmp(a->admin.host, b->admin.host) != 0,
 		      "GatewayBackend spec.admin.listen");
-	NEEDS_RESTART(a->index_blocks != b->index_blocks || a->index_max_slots != b->index_max_slots,
+	NEEDS_RESTART(a->index_blocks != b->index_blocks ||
+			      a->index_max_slots != b->index_max_slots,
 		      "GatewayBackend spec.index");
 #undef NEEDS_RESTART
 }
@@ -179,7 +184,8 @@ do_load(struct supervisor *s, struct reload_event *ret)
 	}
 	if (shown) {
 		restart_text(shown->manifest, manifest, text, sizeof text);
-		for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		for (char *line = strtok_r(text, "\n", &save); line;
+		     line = strtok_r(NULL, "\n", &save))
 			log_warn("reload generation=%u: %s", generation, line);
 	}
 	s->last_generation = generation;
@@ -234,7 +240,8 @@ do_refuse(struct supervisor *s, const struct reload_action *a)
 	struct config *shown = generation_shown(s), *c = generation_config(s, a->generation);
 	char text[700];
 
-	snprintf(text, sizeof text, "%s%s%s", a->why, s->last_failed[0] ? ": " : "", s->last_failed);
+	snprintf(text, sizeof text, "%s%s%s", a->why, s->last_failed[0] ? ": " : "",
+		 s->last_failed);
 	if (s->reload.serving == 0) {
 		log_error("start: the first configuration did not come up: %s", text);
 		supervisor_stop(s, 78);
@@ -252,7 +259,8 @@ do_rolled_back(struct supervisor *s, uint32_t generation)
 {
 	char text[700];
 
-	snprintf(text, sizeof text, "rolled back to generation %u: its policy processes died in probation%s%s",
+	snprintf(text, sizeof text,
+		 "rolled back to generation %u: its policy processes died in probation%s%s",
 		 generation, s->last_failed[0] ? ": " : "", s->last_failed);
 	log_error("generation: -> %u, %s", generation, text);
 	in_force(s, generation, false);
@@ -275,7 +283,8 @@ to_ingress(struct supervisor *s, const struct reload_action *a)
 	if (a->type == RELOAD_DO_ACTIVATE) {
 		struct msg_activate m = {.policy_gen = a->generation, .policy_inc = a->policy};
 
-		log_info("activate ingress=%u policy=%u generation=%u", c->index, a->policy, a->generation);
+		log_info("activate ingress=%u policy=%u generation=%u", c->index, a->policy,
+			 a->generation);
 		child_send(s, c, MSG_activate, &m, -1);
 	} else if (a->type == RELOAD_DO_STANDBY) {
 		struct msg_standby m = {.policy_gen = a->generation, .policy_inc = a->policy};
@@ -361,10 +370,14 @@ generation_policy_roster(struct supervisor *s)
 		child_state(s, c, c->incarnation == m->want && m->settled ? ROSTER_ACTIVE :
 				  c->incarnation == standby ? ROSTER_STANDBY : ROSTER_READY);
 	}
-	if (atomic_load_explicit(&s->roster.head->reload, memory_order_relaxed) != (uint32_t)m->state) {
-		log_info("reload: %s -> %s", reload_state_name((enum reload_state)atomic_load_explicit(
-			 &s->roster.head->reload, memory_order_relaxed)), reload_state_name(m->state));
-		atomic_store_explicit(&s->roster.head->reload, (uint32_t)m->state, memory_order_release);
+	if (atomic_load_explicit(&s->roster.head->reload, memory_order_relaxed) !=
+	    (uint32_t)m->state) {
+		log_info("reload: %s -> %s",
+			 reload_state_name((enum reload_state)atomic_load_explicit(
+				 &s->roster.head->reload, memory_order_relaxed)),
+			 reload_state_name(m->state));
+		atomic_store_explicit(&s->roster.head->reload, (uint32_t)m->state,
+				      memory_order_release);
 		supervisor_roster_touch(s);
 	}
 }

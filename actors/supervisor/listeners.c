@@ -59,7 +59,8 @@ address_print(const struct sockaddr *sa, char *buf, size_t cap)
 static int
 open_address(struct supervisor *s, const struct manifest_addr *addr, uint32_t ingresses)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+				 .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
 	struct addrinfo *found;
 	struct sockaddr_storage bound;
 	socklen_t len;
@@ -70,7 +71,7 @@ open_address(struct supervisor *s, const struct manifest_addr *addr, uint32_t in
 	r = getaddrinfo(addr->host, port, &hints, &found);
 	if (r != 0)
 		return r == EAI_SYSTEM ? -errno : -EADDRNOTAVAIL;
-	/* Without SO_REUSEPORT first: a stranger's socket on this port would take part of our clients. */
+	/* Without SO_REUSEPORT first: a stranger there would take part of our clients. */
 	r = listen_on(found->ai_addr, found->ai_addrlen, false, &fd);
 	if (r == 0)
 		close(fd);

@@ -4,14 +4,14 @@
 #include <string.h>
 
 #define MS 1000000ull
-#define ACK_NUDGE_NS    (200 * MS)      /* told nobody, expected to move by itself: say it after all */
+#define ACK_NUDGE_NS    (200 * MS)      /* expected to move by itself: say it after all */
 #define ACK_DEADLINE_NS (2000 * MS)     /* no acknowledgement: hung */
-#define REACH_DEADLINE_NS (10000 * MS)  /* new generation loaded but some ingress never reached it */
+#define REACH_DEADLINE_NS (10000 * MS)  /* loaded, but some ingress never reached it */
 #define DRAIN_DEADLINE_NS (10000 * MS)  /* a drained policy process owes only short answers */
 #define BACKOFF_FIRST_NS (100 * MS)
 #define BACKOFF_MAX_NS  (5000 * MS)
 #define BACKOFF_NONE_NS (200 * MS)      /* nobody to ask: never wait longer */
-#define BACKOFF_RESET_NS (10000 * MS)   /* lived that long: no crash loop, the next is born at once */
+#define BACKOFF_RESET_NS (10000 * MS)   /* lived that long: no crash loop, reborn at once */
 
 static const char *const state_names[] = {"idle", "loading", "switching", "probation"};
 
@@ -104,7 +104,8 @@ count_useful(const struct reload *m, uint32_t generation)
 	for (unsigned i = 0; i < RELOAD_POLICIES; i++) {
 		const struct reload_policy *p = &m->policy[i];
 
-		if (alive(p) && p->generation == generation && (p->incarnation == m->want || fresh(p)))
+		if (alive(p) && p->generation == generation &&
+		    (p->incarnation == m->want || fresh(p)))
 			n++;
 	}
 	return n;
@@ -138,7 +139,7 @@ kill_policy(struct reload_policy *p, const char *why, struct reload_actions *ret
 static void
 drain_policy(struct reload_policy *p, mono_ns now, struct reload_actions *ret)
 {
-	if (!p->ready) {                /* still loading: it does not listen yet, and owes nothing */
+	if (!p->ready) { /* still loading: it does not listen yet, and owes nothing */
 		kill_policy(p, "no longer needed", ret);
 		p->draining = true;
 		return;
@@ -193,7 +194,8 @@ refuse(struct reload *m, mono_ns now, const char *why, struct reload_actions *re
 		if (alive(p) && p->generation == m->next && !p->draining)
 			drain_policy(p, now, ret);
 	}
-	act(ret, (struct reload_action){.type = RELOAD_DO_REFUSE, .generation = m->next, .why = why});
+	act(ret,
+	    (struct reload_action){.type = RELOAD_DO_REFUSE, .generation = m->next, .why = why});
 	m->state = RELOAD_IDLE;
 	m->next = 0;
 }
@@ -206,7 +208,7 @@ roll_back(struct reload *m, mono_ns now)
 	m->generation = m->old;
 	m->settings = m->old_settings;
 	m->deaths = 0;
-	m->respawn_ns = now;            /* a fresh process of the old generation may be needed at once */
+	m->respawn_ns = now; /* a fresh process of the old generation may be needed at once */
 	want_none(m);
 }
 
@@ -253,7 +255,7 @@ on_active(struct reload *m, mono_ns now, struct reload_ingress *in, uint32_t pol
 		in->standby = 0;
 	if (!want || policy == m->want || policy == 0 || before != m->want || !alive(want))
 		return;
-	/* It left a process that is alive: lost to it for good, since what was closed stays closed. */
+	/* It left a process that is alive: for good, since what was closed stays closed. */
 	kill_policy(want, "an ingress lost its connection to it", ret);
 	in->told = policy;
 	in->told_ns = now;
@@ -339,7 +341,7 @@ choose(struct reload *m, mono_ns now)
 		struct reload_policy *p = &m->policy[i];
 		unsigned rank = 1, told = 0;
 
-		/* Rule 2.  Asked but not opened: an ingress moved there by itself; not in a rollback. */
+		/* Rule 2.  Asked but not opened: an ingress moved there by itself. */
 		if (!alive(p) || !p->ready || p->draining || p->opened ||
 		    p->generation != m->generation || (p->asked && m->rolling_back))
 			continue;
@@ -367,14 +369,17 @@ tell(struct reload *m, mono_ns now, struct reload_actions *ret)
 	for (unsigned i = 0; i < RELOAD_INGRESSES; i++) {
 		struct reload_ingress *in = &m->ingress[i];
 
-		if (!in->incarnation || in->killed || in->told == m->want || !(want->reach & 1ull << i))
+		if (!in->incarnation || in->killed || in->told == m->want ||
+		    !(want->reach & 1ull << i))
 			continue;
 		in->told = m->want;
 		in->told_ns = now;
 		in->by_itself = false;
 		in->standby = 0;
-		act(ret, (struct reload_action){.type = RELOAD_DO_ACTIVATE, .ingress = in->incarnation,
-						.generation = want->generation, .policy = m->want});
+		act(ret, (struct reload_action){.type = RELOAD_DO_ACTIVATE,
+						.ingress = in->incarnation,
+						.generation = want->generation,
+						.policy = m->want});
 	}
 }
 
@@ -483,8 +488,10 @@ tell_standby(struct reload *m, struct reload_actions *ret)
 		if (!in->incarnation || in->killed || in->told != m->want || in->standby == to)
 			continue;
 		in->standby = to;
-		act(ret, (struct reload_action){.type = RELOAD_DO_STANDBY, .ingress = in->incarnation,
-						.policy = to, .generation = to ? s->generation : 0});
+		act(ret, (struct reload_action){.type = RELOAD_DO_STANDBY,
+						.ingress = in->incarnation,
+						.policy = to,
+						.generation = to ? s->generation : 0});
 	}
 }
 
@@ -555,7 +562,8 @@ apply(struct reload *m, mono_ns now, const struct reload_event *event, struct re
 			refuse(m, now, "its policy process refused it", ret);
 		else if (p && m->serving == 0)
 			act(ret, (struct reload_action){.type = RELOAD_DO_REFUSE,
-				.generation = p->generation, .why = "its policy process refused it"});
+							.generation = p->generation,
+							.why = "its policy process refused it"});
 		break;
 	case RELOAD_POLICY_GONE:
 		if (p)
@@ -589,7 +597,8 @@ reload_step(struct reload *m, mono_ns now, const struct reload_event *event,
 	choose(m, now);
 	tell(m, now, ret);
 	settle(m, now, ret);
-	if (m->state == RELOAD_PROBATION && (m->pending || now >= m->probation_until_ns) && m->settled)
+	if (m->state == RELOAD_PROBATION && (m->pending || now >= m->probation_until_ns) &&
+	    m->settled)
 		end_probation(m, ret);
 	retire(m, now, ret);
 	tell_standby(m, ret);

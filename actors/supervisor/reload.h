@@ -1,25 +1,27 @@
-/* actors/supervisor/reload.h -- which policy process is asked, and how a generation replaces another.
+/* actors/supervisor/reload.h -- which policy process is asked; how generations follow each other.
  *
  * Pure: events in, actions out; no clock, no descriptor, no process.  The supervisor performs the
  * actions in order and feeds what comes of them back.
  *
- *      IDLE --wanted--> LOADING --ready, reachable from every live ingress--> SWITCHING
- *        ^                 | refused: the old generation stays                    | every live ingress
- *        |                 v                                                      v acknowledged
- *        +---------------- + <----probation over, or a new reload---- PROBATION --+
- *                                             a second death: SWITCHING back to the old generation
+ *      IDLE --wanted--> LOADING --ready, reached by every live ingress--> SWITCHING
+ *        ^                 | refused: the old generation stays                | every live
+ *        |                 v                                                  v ingress said so
+ *        +---------------- + <---probation over, or a new reload--- PROBATION +
+ *                                         a second death: SWITCHING back to the old generation
  *
  * Rules (each has a property in tests/unit/test_reload.c):
- *  1 OPEN only when every live ingress has acknowledged that very process; one born after the switch
- *    began has no old stream and counts as acknowledged.
- *  2 A process once opened is never activated again.  Rollback goes to the old generation's unasked
- *    standby, else to a fresh process of it.
+ *  1 OPEN only when every live ingress has acknowledged that very process; one born after the
+ *    switch began has no old stream and counts as acknowledged.
+ *  2 A process once opened is never activated again.  Rollback goes to the old generation's
+ *    unasked standby, else to a fresh process of it.
  *  3 The death of the asked process is the same switch: ingresses told of a standby move by
  *    themselves and acknowledge, perhaps before its death is known here; the others get ACTIVATE.
- *  4 DRAIN only after all live ingresses acknowledged; one that does not within 2 s is hung: killed.
+ *  4 DRAIN only after all live ingresses acknowledged; one that does not within 2 s is hung:
+ *    killed.
  *  5 A reload wanted while one is under way is served afterwards, once; in probation it ends the
  *    probation as success.
- *  6 Rollback only in probation, or when every process of the new generation died while switching.
+ *  6 Rollback only in probation, or when every process of the new generation died while
+ *    switching.
  *
  * Incarnations are given here: every process of a run takes the next one.
  * Threads    one.  Cost: microseconds; runs at births, deaths, reloads and a tick.
@@ -40,7 +42,7 @@ struct reload_settings {
 
 enum reload_event_type {
 	RELOAD_WANTED = 1,      /* SIGHUP or a control request */
-	RELOAD_LOADED,          /* answer to LOAD: generation, settings; its rows and CONFIG exist */
+	RELOAD_LOADED,          /* answer to LOAD: generation, settings; rows and CONFIG exist */
 	RELOAD_NOT_LOADED,      /* answer to LOAD: the configuration was refused */
 	RELOAD_INGRESS_READY,   /* ingress */
 	RELOAD_INGRESS_GONE,    /* ingress */

@@ -90,7 +90,8 @@ end_all(struct pollfd *orphan, nfds_t n, unsigned grace_ms)
 
 			if (now >= deadline)
 				break;
-			if (poll(orphan, n, (int)((deadline - now) / 1000000) + 1) < 0 && errno != EINTR)
+			if (poll(orphan, n, (int)((deadline - now) / 1000000) + 1) < 0 &&
+			    errno != EINTR)
 				break;
 			left = 0;
 			for (nfds_t i = 0; i < n; i++) {
@@ -126,7 +127,8 @@ end_orphans(const struct supervisor *s)
 	if (!f)
 		return;
 	boot_id(boot, sizeof boot);
-	if (!fgets(line, sizeof line, f) || (line[strcspn(line, "\n")] = 0, strcmp(line, boot) != 0)) {
+	if (!fgets(line, sizeof line, f) ||
+	    (line[strcspn(line, "\n")] = 0, strcmp(line, boot) != 0)) {
 		fclose(f);              /* another boot: nothing of it lives */
 		return;
 	}
@@ -141,7 +143,8 @@ end_orphans(const struct supervisor *s)
 		fd = orphan_open(pid, ticks);
 		if (fd < 0)
 			continue;
-		log_warn("orphan pid=%u role=%s: running -> ending; its supervisor is dead, ours replaces it",
+		log_warn("orphan pid=%u role=%s: running -> ending; its supervisor is dead, ours "
+			 "replaces it",
 			 pid, role);
 		if (process_role_parse(role) == ROLE_INGRESS)
 			front[n_front++] = (struct pollfd){.fd = fd, .events = POLLIN};
@@ -178,7 +181,8 @@ rundir_open(struct supervisor *s, const char **why)
 	int r;
 
 	if (strlen(s->options.run_dir) > RUN_DIR_MAX) {
-		*why = "the run directory's name is longer than 60 bytes: socket names would not fit";
+		*why = "the run directory's name is longer than 60 bytes: socket names would not "
+		       "fit";
 		return -ENAMETOOLONG;
 	}
 	r = make_dir(s->options.run_dir);
@@ -245,6 +249,6 @@ rundir_close(struct supervisor *s)
 	remove_sockets(s);
 	path_of(s, path, sizeof path, "pids");
 	unlink(path);
-	close(s->lock_fd);              /* the lock goes with it; the file stays: removing it would race */
+	close(s->lock_fd); /* the lock goes with it; the file stays: removing it would race */
 	s->lock_fd = -1;
 }

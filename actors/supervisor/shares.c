@@ -1,8 +1,8 @@
 /* actors/supervisor/shares.c -- which process holds which segment, and with what right.
  *
- * Rights are descriptors: a reader only ever gets the read-only one, and the memfd's mode 0400 keeps
- * other uids from reopening it (segment.c).  All processes run under the supervisor's uid for now,
- * so between ourselves the right guards against mistakes, not against malice.
+ * Rights are descriptors: a reader only ever gets the read-only one, and the memfd's mode 0400
+ * keeps other uids from reopening it (segment.c).  All processes run under the supervisor's uid for
+ * now, so between ourselves the right guards against mistakes, not against malice.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -85,8 +85,9 @@ share_access(const struct share *share, enum process_role role, uint32_t incarna
 		if (own)
 			return SHARE_WRITE;
 		if (role == ROLE_METRICS)
-			return share->role == ROLE_INGRESS || share->role == ROLE_POLICY ? SHARE_READ
-											 : SHARE_NO;
+			return share->role == ROLE_INGRESS || share->role == ROLE_POLICY
+				       ? SHARE_READ
+				       : SHARE_NO;
 		return role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ : SHARE_NO;
 	case SEGMENT_ROSTER:
 		return role == ROLE_INGRESS || role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ
@@ -104,9 +105,13 @@ int
 share_send(struct outbox *out, int sock, const struct share *share, bool write)
 {
 	struct msg_segment m = {
-		.kind = (uint8_t)share->kind, .role = (uint8_t)share->role, .index = share->index,
-		.incarnation = share->kind == SEGMENT_CONFIG ? share->generation : share->incarnation,
-		.writable = write, .generation = share->generation,
+		.kind = (uint8_t)share->kind,
+		.role = (uint8_t)share->role,
+		.index = share->index,
+		.incarnation =
+			share->kind == SEGMENT_CONFIG ? share->generation : share->incarnation,
+		.writable = write,
+		.generation = share->generation,
 	};
 
 	return outbox_send(out, sock, MSG_segment, &m, write ? share->rw_fd : share->ro_fd);

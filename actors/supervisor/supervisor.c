@@ -6,7 +6,8 @@
  * Says    birth, segments, activate, open, drain (messages.def 40-58); reloaded to control clients.
  * Dies    the children serve on; a new one takes the run lock, ends them and starts afresh.
  *
- * Exit    0 ended as asked, 1 -n found errors or a start failed, 64 usage, 78 configuration refused.
+ * Exit    0 ended as asked, 1 -n found errors or a start failed, 64 usage, 78 refused its
+ *         configuration.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -35,14 +36,14 @@
 static void
 usage(FILE *to)
 {
-	fprintf(to,
-		"usage: pointsman [-nv] [-c PATH]... [-r DIR]\n"
-		"  -c PATH    a configuration file, or a directory of *.yaml (default " DEFAULT_CONFIG ")\n"
-		"  -n         check the configuration, print every error, change nothing\n"
-		"  -r DIR     run directory: lock, sockets (default " DEFAULT_RUN_DIR ")\n"
-		"  -v         log debug lines too\n"
-		"  --help, --version\n"
-		"SIGHUP reloads, SIGTERM drains and ends, a second SIGTERM ends at once.\n");
+	fprintf(to, "usage: pointsman [-nv] [-c PATH]... [-r DIR]\n"
+		    "  -c PATH    a configuration file, or a directory of *.yaml "
+		    "(default " DEFAULT_CONFIG ")\n"
+		    "  -n         check the configuration, print every error, change nothing\n"
+		    "  -r DIR     run directory: lock, sockets (default " DEFAULT_RUN_DIR ")\n"
+		    "  -v         log debug lines too\n"
+		    "  --help, --version\n"
+		    "SIGHUP reloads, SIGTERM drains and ends, a second SIGTERM ends at once.\n");
 }
 
 /* -1: go on; else exit with that. */
@@ -128,12 +129,13 @@ bin_dir(struct supervisor *s)
 static int
 programs_check(const struct supervisor *s)
 {
-	static const enum process_role roles[] = {ROLE_INGRESS, ROLE_KVEVENTS, ROLE_METRICS, ROLE_POLICY,
-						  ROLE_ADMIN};
+	static const enum process_role roles[] = {ROLE_INGRESS, ROLE_KVEVENTS, ROLE_METRICS,
+						  ROLE_POLICY, ROLE_ADMIN};
 	char path[320];
 
 	for (unsigned i = 0; i < sizeof roles / sizeof roles[0]; i++) {
-		snprintf(path, sizeof path, "%s/pointsman-%s", s->bin_dir, process_role_name(roles[i]));
+		snprintf(path, sizeof path, "%s/pointsman-%s", s->bin_dir,
+			 process_role_name(roles[i]));
 		if (access(path, X_OK) < 0) {
 			log_error("program %s: %s", path, strerror(errno));
 			return -ENOENT;
@@ -196,7 +198,8 @@ segments_open(struct supervisor *s, const struct manifest *manifest)
 	if (r == 0)
 		r = shares_add(s, &s->rows.seg, SEGMENT_ROWS, ROLE_SUPERVISOR, 0, 0, 0);
 	if (r == 0)
-		r = index_create(&s->index, manifest->gateway.index_blocks, slots_wanted(manifest), seed);
+		r = index_create(&s->index, manifest->gateway.index_blocks, slots_wanted(manifest),
+				 seed);
 	if (r == 0)
 		r = shares_add(s, &s->index, SEGMENT_INDEX, ROLE_KVEVENTS, 0, 0, 0);
 	if (r == 0)
@@ -306,7 +309,8 @@ on_signals(struct supervisor *s)
 				generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
 			break;
 		case SIGUSR2:
-			log_warn("SIGUSR2: replacing ingress in place is not supported yet; nothing done");
+			log_warn("SIGUSR2: replacing ingress in place is not supported yet; "
+				 "nothing done");
 			break;
 		default:
 			if (s->draining)
@@ -369,7 +373,8 @@ turn(struct supervisor *s)
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++) {
 		if (pfd[POLL_CLIENTS + i].revents & POLLOUT && s->client[i].fd >= 0)
 			outbox_flush(&s->client[i].out, s->client[i].fd);
-		if (pfd[POLL_CLIENTS + i].revents & (POLLIN | POLLHUP | POLLERR) && s->client[i].fd >= 0)
+		if (pfd[POLL_CLIENTS + i].revents & (POLLIN | POLLHUP | POLLERR) &&
+		    s->client[i].fd >= 0)
 			control_read(s, &s->client[i]);
 	}
 	if (pfd[POLL_CONTROL].revents)
@@ -407,7 +412,8 @@ main(int argc, char **argv)
 	log_open("supervisor", 0, 0, 0, s->options.level);
 	r = supervisor_open(s, &why);
 	if (r < 0) {
-		log_error("start run_dir=%s: failed, because %s: %s", s->options.run_dir, why, strerror(-r));
+		log_error("start run_dir=%s: failed, because %s: %s", s->options.run_dir, why,
+			  strerror(-r));
 		s->draining = true;
 		supervisor_close(s);
 		return r == -EINVAL ? EXIT_REFUSED : 1;

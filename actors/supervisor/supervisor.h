@@ -2,8 +2,8 @@
  *
  * One loop, no threads.  Each part has its own file: rundir (lock, pids), listeners, fleet (rows of
  * the worker table), shares (who holds which segment), children (birth, watch, death), reload (pure
- * state machine), generation (performs its actions), control (pointsctl), ending (drain), supervisor
- * (life, loop).
+ * state machine), generation (performs its actions), control (pointsctl), ending (drain),
+ * supervisor (life, loop).
  *
  * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
  */
@@ -68,7 +68,7 @@ struct seat {
 	uint32_t incarnation;                   /* who sits there; 0 nobody */
 	uint32_t restarts;
 	mono_ns restart_ns, backoff_ns;
-	uint32_t adopter;                       /* ingress: incarnation that accepts for it; 0 none */
+	uint32_t adopter;                       /* ingress incarnation that accepts for it; 0 none */
 	char last_exit[128];
 };
 
@@ -81,7 +81,7 @@ struct listener {
 struct control_client {
 	int fd;                                 /* -1: free */
 	bool attached;
-	unsigned waits;                         /* 0 no; 1 for the reload under way; 2 for the next */
+	unsigned waits;                         /* 0 no; 1 for the reload now; 2 for the next */
 	struct outbox out;
 };
 
@@ -119,7 +119,7 @@ struct supervisor {
 	unsigned n_listeners;
 	struct control_client client[CONTROL_CLIENTS];
 	mono_ns removed_ns[ROWS_DEFAULT];       /* when a row was set to REMOVE */
-	char last_failed[512];                  /* of the newest policy process that could not start */
+	char last_failed[512];                  /* why the newest policy process ended */
 	bool draining, hard;
 	unsigned drain_stage;                   /* 0 none, 1 ingress, 2 the others */
 	mono_ns drain_deadline_ns;
@@ -128,8 +128,8 @@ struct supervisor {
 
 /* rundir.c: one supervisor per run directory. */
 int rundir_open(struct supervisor *s, const char **why);
-	/* Makes the directory, takes its lock, ends the processes a dead predecessor left (start times
-	 * checked), removes their sockets.  0 or -errno. */
+	/* Makes the directory, takes its lock, ends the processes a dead predecessor left (start
+	 * times checked), removes their sockets.  0 or -errno. */
 void rundir_note_pids(const struct supervisor *s);      /* after each birth and death */
 void rundir_close(struct supervisor *s);
 
@@ -154,9 +154,9 @@ int shares_add(struct supervisor *s, const struct segment *seg, enum segment_kin
 	/* 0, -ENOSPC, -errno. */
 void shares_drop(struct supervisor *s, uint32_t incarnation);   /* a dead process's */
 void shares_drop_config(struct supervisor *s, uint32_t generation);
-enum share_access share_access(const struct share *share, enum process_role role, uint32_t incarnation,
-			       uint32_t generation);
-	/* The one table of who may read and write what; generation: of the CONFIG it is to see. */
+enum share_access share_access(const struct share *share, enum process_role role,
+			       uint32_t incarnation, uint32_t generation);
+	/* The one table of who may read and write what; generation: of the CONFIG it sees. */
 void shares_send_all(struct supervisor *s, struct child *c);    /* own ones first */
 void shares_announce(struct supervisor *s, const struct share *share, uint32_t except);
 	/* To every child with a right to it, but that incarnation, and to attached tools. */
@@ -167,8 +167,8 @@ int share_send(struct outbox *out, int sock, const struct share *share, bool wri
 
 /* outbox.c */
 int outbox_send(struct outbox *out, int sock, enum msg_id id, const void *msg, int fd);
-	/* Sends, or keeps a copy (fd duplicated) when the peer is not reading.  0; -ENOBUFS: the peer is
-	 * 4,096 frames behind; -errno: it is gone. */
+	/* Sends, or keeps a copy (fd duplicated) when the peer is not reading.  0; -ENOBUFS: the
+	 * peer is 4,096 frames behind; -errno: it is gone. */
 int outbox_flush(struct outbox *out, int sock);         /* 0, -EAGAIN, -errno */
 void outbox_clear(struct outbox *out);
 
@@ -202,11 +202,13 @@ void generation_close(struct supervisor *s);
 int control_open(struct supervisor *s, const char **why);
 void control_accept(struct supervisor *s);
 void control_read(struct supervisor *s, struct control_client *client);
-void control_reloading(struct supervisor *s);           /* a load begins: those waiting wait for it */
+void control_reloading(struct supervisor *s);
+	/* A load begins: who asked waits for this one. */
 void control_reloaded(struct supervisor *s, bool ok, uint32_t generation, const char *text);
-void control_send(struct supervisor *s, struct control_client *client, enum msg_id id, const void *msg,
-		  int fd);
-void control_broadcast(struct supervisor *s, enum msg_id id, const void *msg);  /* to attached tools */
+void control_send(struct supervisor *s, struct control_client *client, enum msg_id id,
+		  const void *msg, int fd);
+void control_broadcast(struct supervisor *s, enum msg_id id, const void *msg);
+	/* To attached tools. */
 void control_close(struct supervisor *s);
 
 void supervisor_roster_touch(struct supervisor *s);     /* version + 1 */

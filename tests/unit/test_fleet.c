@@ -26,15 +26,17 @@ manifest_of(const char *model, const char *members)
 	struct manifest *m = NULL;
 	char text[4096];
 
-	snprintf(text, sizeof text,
-		 "apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
-		 "spec: {listen: [\"127.0.0.1:8080\"], models: [{name: %s, policy: p}]}\n---\n"
-		 "apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
-		 "spec: {engine: vllm, model: %s, members: [%s]}\n---\n"
-		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: o}\n"
-		 "spec: {workerSets: [s]}\n---\n"
-		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
-		 "spec: {candidates: [{pool: o}]}\n", model, model, members);
+	snprintf(
+		text, sizeof text,
+		"apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
+		"spec: {listen: [\"127.0.0.1:8080\"], models: [{name: %s, policy: p}]}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
+		"spec: {engine: vllm, model: %s, members: [%s]}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: o}\n"
+		"spec: {workerSets: [s]}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
+		"spec: {candidates: [{pool: o}]}\n",
+		model, model, members);
 	if (manifest_load_text("test.yaml", text, strlen(text), &m, &errs) < 0)
 		yaml_errors_print(&errs, stderr);
 	cr_assert_not_null(m);
@@ -88,7 +90,8 @@ Test(fleet, new_members_serve_and_known_ones_keep_their_row, .fini = drop)
 	cr_assert_eq(atomic_load(&S.rows.row[a].row_gen), 1);
 	cr_assert_eq(atomic_load(&S.rows.head->version), version + 1);
 	cr_assert_eq(fleet_add(&S, two), 0);
-	cr_assert_eq(atomic_load(&S.rows.head->version), version + 1, "nothing changed, yet all were told");
+	cr_assert_eq(atomic_load(&S.rows.head->version), version + 1,
+		     "nothing changed, yet all were told");
 }
 
 Test(fleet, removed_member_drains_until_no_request_is_charged_to_it, .fini = drop)

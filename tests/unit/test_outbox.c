@@ -1,4 +1,5 @@
-/* tests/unit/test_outbox.c -- frames for a peer that does not read keep their order and their fds. */
+/* tests/unit/test_outbox.c -- frames for a peer that does not read keep their order and their fds.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@ Test(outbox, everything_said_to_a_slow_peer_arrives_once_and_in_order)
 	for (uint32_t i = 0; i < 3000; i++) {
 		struct msg_adopt adopt = {.index = i};
 
-		cr_assert_eq(outbox_send(&out, pair[0], MSG_adopt, &adopt, i % 100 == 0 ? file : -1), 0);
+		cr_assert_eq(
+			outbox_send(&out, pair[0], MSG_adopt, &adopt, i % 100 == 0 ? file : -1), 0);
 	}
 	cr_assert_gt(out.n, 0, "the socket took all: nothing was tried");
 	while (heard < 3000) {

@@ -1,4 +1,4 @@
-/* tests/unit/test_reload.c -- the switch of generations under every order of events we can think of.
+/* tests/unit/test_reload.c -- the switch of generations under random orders of events.
  *
  * A small world runs around the machine: ingresses that read their messages late, move to a standby
  * by themselves and die; policy processes that load, die and are told to go.  After each action the
@@ -80,7 +80,8 @@ check_all_ask(struct world *w, uint32_t policy)
 
 		if (in->alive && in->ready)
 			cr_assert(in->asking == policy || in->asking == 0,
-				  "opened %u while ingress %u asks %u", policy, in->inc, in->asking);
+				  "opened %u while ingress %u asks %u", policy, in->inc,
+				  in->asking);
 	}
 }
 
@@ -228,8 +229,9 @@ in_hear(struct world *w, struct in *in)
 		in->standby = n.policy;
 	} else {
 		/* Rule 2: what it discarded of a closed stream cannot be had again. */
-		cr_assert(!in->closed[n.policy], "ingress %u activated with %u, whose stream it closed",
-			  in->inc, n.policy);
+		cr_assert(!in->closed[n.policy],
+			  "ingress %u activated with %u, whose stream it closed", in->inc,
+			  n.policy);
 		if (in->asking != n.policy)
 			in->closed[in->asking] = in->asking != 0;
 		in->asking = in->knows_dead[n.policy] ? 0 : n.policy;
@@ -322,10 +324,12 @@ step(struct world *w, bool calm)
 	case 4:
 		if (in && in->alive && !in->ready) {
 			in->ready = true;
-			say(w, (struct reload_event){.type = RELOAD_INGRESS_READY, .ingress = in->inc});
+			say(w, (struct reload_event){.type = RELOAD_INGRESS_READY,
+						     .ingress = in->inc});
 		} else if (in && !in->alive && !in->gone_told) {
 			in->gone_told = true;
-			say(w, (struct reload_event){.type = RELOAD_INGRESS_GONE, .ingress = in->inc});
+			say(w,
+			    (struct reload_event){.type = RELOAD_INGRESS_GONE, .ingress = in->inc});
 		}
 		break;
 	case 5:
@@ -404,7 +408,8 @@ Test(reload, every_order_of_events_keeps_the_rules_and_ends_settled)
 
 	for (uint64_t seed = 1; seed <= 1500; seed++) {
 		start(&w, seed);
-		for (unsigned i = 0; i < 1500 && w.m.last_incarnation < PROCS / 2 && w.n_in < INS / 2; i++)
+		for (unsigned i = 0;
+		     i < 1500 && w.m.last_incarnation < PROCS / 2 && w.n_in < INS / 2; i++)
 			step(&w, false);
 		settle(&w);
 		served += w.served;
@@ -415,8 +420,8 @@ Test(reload, every_order_of_events_keeps_the_rules_and_ends_settled)
 		killed += w.killed_policies;
 	}
 	/* The world did what it was made for. */
-	cr_log_info("served %u rolled back %u refused %u hung ingresses %u opened %u killed %u", served,
-		    rolled_back, refused, kills_in, opens, killed);
+	cr_log_info("served %u rolled back %u refused %u hung ingresses %u opened %u killed %u",
+		    served, rolled_back, refused, kills_in, opens, killed);
 	cr_assert_gt(served, 3000);
 	cr_assert_gt(rolled_back, 20);
 	cr_assert_gt(refused, 20);
@@ -428,7 +433,8 @@ Test(reload, every_order_of_events_keeps_the_rules_and_ends_settled)
 static void
 calm_until(struct world *w, enum reload_state state)
 {
-	for (unsigned i = 0; i < 20000 && !(w->m.state == state && w->m.settled && !w->load_next); i++)
+	for (unsigned i = 0; i < 20000 && !(w->m.state == state && w->m.settled && !w->load_next);
+	     i++)
 		step(w, true);
 	cr_assert_eq(w->m.state, state);
 }
@@ -559,7 +565,8 @@ Test(reload, generation_that_refuses_leaves_the_old_one)
 	active = w.m.want;
 	say(&w, (struct reload_event){.type = RELOAD_WANTED});
 	load_answer(&w);
-	say(&w, (struct reload_event){.type = RELOAD_POLICY_FAILED, .policy = w.m.last_incarnation});
+	say(&w,
+	    (struct reload_event){.type = RELOAD_POLICY_FAILED, .policy = w.m.last_incarnation});
 	cr_assert_eq(w.refused, 1);
 	settle(&w);
 	cr_assert_eq(w.serving, 1);

@@ -137,7 +137,8 @@ Test(rundir, name_too_long_for_socket_paths_is_refused_before_anything_is_made)
 {
 	const char *why = "";
 
-	first.options.run_dir = "/tmp/pointsman-test-0123456789012345678901234567890123456789012345678901234";
+	first.options.run_dir =
+		"/tmp/pointsman-test-0123456789012345678901234567890123456789012345678901234";
 	cr_assert_eq(rundir_open(&first, &why), -ENAMETOOLONG);
 	cr_assert_lt(access(first.options.run_dir, F_OK), 0);
 }
