@@ -1,0 +1,36 @@
+/* actors/common/show.h -- what introspection answers, as JSON: admin's verbs and pointsctl show the same.
+ *
+ * Meaning    Every number carries its unit in its name.  Unknown is null, never 0.  Names are those of
+ *            shm/: process_role_name, roster_state_name, row_state_name, cache_state_name ...
+ * Ownership  the result is the caller's (json_decref); NULL: no memory.
+ * Threads    any that owns the view.  Never on the request path; explain reads every journal, some
+ *            milliseconds each.
+ */
+#pragma once
+#include <jansson.h>
+
+#include "actors/common/view.h"
+
+#define PM_SHOW_REQUESTS_DEFAULT 100u
+#define PM_SHOW_REQUESTS_MAX    10000u
+
+const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
+
+json_t *pm_show_stat(const struct pm_view *view);
+	/* {"generation", "config_hash", "reload", "draining", "last_reload_ok", "last_error", "born",
+	 * "committed", "workers_count", "workers_up", "requests": {..}, "index": {..}, "processes": [..]} */
+json_t *pm_show_workers(const struct pm_view *view);    /* {"workers": [..]} */
+json_t *pm_show_requests(const struct pm_view *view, unsigned limit);
+	/* {"live", "states": {..}, "requests": [..]}: the longest waiting first, at most limit. */
+json_t *pm_show_explain(const struct pm_view *view, uint64_t id);
+	/* {"id", "state": live | done | overwritten | unknown, "why", "decisions": [..], "outcome",
+	 * "compare"}.  overwritten: it was here, and the ring has passed it; unknown: never seen. */
+json_t *pm_show_outcome(const void *record, size_t len, const struct rows *rows);
+	/* One OUTCOME record; NULL: it is none, or no memory. */
+int pm_show_id(const char *text, size_t len, uint64_t *ret_id);
+	/* 16 hex digits as in x-pointsman-request-id, with or without "-attempt".  0, -EINVAL. */
+json_t *pm_show_wall(wall_ns when);                     /* ISO 8601 UTC; null for 0 */
+json_t *pm_show_hex(uint64_t n);                        /* 16 digits */
+
+/* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when fit). */
+bool pm_show_ready(const struct pm_view *view, json_t **ret_why);

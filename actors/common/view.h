@@ -1,0 +1,112 @@
+/* actors/common/view.h -- all shared memory of a run, read-only, for those who show it.
+ *
+ * Meaning    What the supervisor hands to admin at birth and to a tool that attaches: the worker table,
+ *            the prefix index's head, the roster, the documents in force, and per process its counters
+ *            and journal, per ingress its column and slots.  Nothing is computed until it is asked for.
+ * Dead       A dead policy or ingress process stays in view, up to PM_VIEW_GONE_KEPT of them, newest
+ *            kept: explain and record want its journal.  Its counters are added to those of its
+ *            role and index when it leaves, so that a sum never falls while this view lives.
+ * Ownership  the view owns every mapping.  pm_view_segment takes the descriptor, also on failure.
+ * Threads    one.  Nothing here is on the request path; nothing waits.
+ * Errors     a segment of another layout is refused (-ESTALE) and what it would show is absent.
+ */
+#pragma once
+#include "actors/common/birth.h"
+#include "actors/common/config.h"
+#include "shm/cell.h"
+#include "shm/index.h"
+#include "shm/process.h"
+#include "shm/roster.h"
+#include "shm/rows.h"
+#include "shm/slot.h"
+
+#define PM_VIEW_GONE_KEPT 16u           /* 4 MiB of journal each */
+#define PM_VIEW_BORN    256u            /* ingress incarnations remembered by number alone */
+#define PM_VIEW_READING_NS 3000000000ull /* an older reading is unknown: three scrapes missed */
+
+struct pm_view_process {
+	enum process_role role;
+	uint32_t index, incarnation, generation;
+	struct process_segment process;
+	uint64_t gone;                          /* order of deaths, from 1; 0: lives */
+};
+
+struct pm_view_ingress {                /* a live one */
+	uint32_t index, incarnation;
+	struct column column;                   /* .seg.head NULL: has not come */
+	struct slots slots;
+};
+
+struct pm_view_total {                  /* what the dead of one seat have counted */
+	enum process_role role;
+	uint32_t index;
+	uint64_t count[COUNTER_END];
+};
+
+struct pm_view {
+	struct rows rows;                       /* .head NULL: absent; likewise below */
+	struct roster roster;
+	struct segment index;
+	struct manifest *manifest;              /* in force; NULL: none yet */
+	uint32_t generation;                    /* of the manifest */
+	struct pm_view_process *process;
+	unsigned n_processes, cap_processes;
+	struct pm_view_ingress *ingress;
+	unsigned n_ingress, cap_ingress;
+	struct pm_view_total *total;
+	unsigned n_totals, cap_totals;
+	uint64_t deaths;
+	uint32_t born[PM_VIEW_BORN];            /* ring */
+	unsigned n_born;
+};
+
+void pm_view_init(struct pm_view *view);
+void pm_view_close(struct pm_view *view);
+int pm_view_segment(struct pm_view *view, const struct msg_segment *m, int fd);
+	/* 0, -ESTALE, -EBADMSG, -EINVAL (documents), -ENOMEM, -errno. */
+void pm_view_birth(struct pm_view *view, struct birth *birth);
+	/* All segments not taken yet.  Those it cannot read are left out. */
+void pm_view_gone(struct pm_view *view, enum process_role role, uint32_t incarnation);
+bool pm_view_born(const struct pm_view *view, uint32_t incarnation);    /* ever an ingress here? */
+const struct pm_view_ingress *pm_view_ingress(const struct pm_view *view, uint32_t incarnation); /* NULL */
+
+uint64_t pm_view_count(const struct pm_view *view, enum process_role role, uint32_t index, enum counter c);
+	/* Counters: all that this seat ever counted, as far as seen; gauges: the live ones' sum. */
+const struct index_header *pm_view_index(const struct pm_view *view);   /* NULL: absent */
+
+/* One worker, from every writer's line and every live column. */
+struct pm_view_load {
+	uint32_t pending, prefilling, context, decoding;
+};
+struct pm_view_worker {
+	uint16_t row, rank;
+	uint32_t row_gen;
+	char name[ROW_NAME_MAX], set[ROW_NAME_MAX], url[ROW_URL_MAX], model[ROW_URL_MAX];
+	const char *pool;                       /* first that names its set; NULL: none or unknown */
+	enum row_state state;
+	struct row_reading reading;
+	bool fresh;                             /* the reading is of the last PM_VIEW_READING_NS */
+	uint32_t reading_age_ms;                /* all ones: never sampled */
+	struct row_predictor predictor;
+	struct pm_view_load load;
+	unsigned cache_state, cache_reason;
+	uint32_t block_tokens;                  /* configured, else as events, else as metrics say; 0 */
+	mono_ns cache_since_ns;
+	uint64_t received, decoded, applied, orphaned, failed, skipped, gaps, restarts;
+	uint64_t seen_seq, applied_seq;         /* + 1; 0 none */
+};
+bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now, struct pm_view_worker *ret);
+	/* false: no such row, or absent. */
+unsigned pm_view_rows(const struct pm_view *view);              /* ask for 0 .. that - 1 */
+
+/* A process as the roster tells it. */
+bool pm_view_roster(const struct pm_view *view, unsigned i, struct roster_entry *ret);
+	/* i < ROSTER_MAX; false: empty. */
+mono_ns pm_view_heartbeat(const struct pm_view *view, enum process_role role, uint32_t incarnation);
+	/* 0: its segment is not in view. */
+
+/* Journals. */
+typedef bool pm_view_record_f(void *arg, const struct pm_view_process *from, const void *record, size_t len);
+void pm_view_journals(const struct pm_view *view, enum process_role role, pm_view_record_f *f, void *arg);
+	/* Every record still there, of live and kept dead processes of that role, each journal oldest
+	 * first; until f says false. */
