@@ -440,6 +440,17 @@ run_ready(struct io *io, struct io_op *op)
 	}
 }
 
+static void
+run_all(struct io *io, struct io_node *due)
+{
+	while (!io_node_empty(due)) {
+		struct io_op *op = IO_OP_OF(due->next, ready);
+
+		io_node_unlink(&op->ready);
+		run_ready(io, op);
+	}
+}
+
 /* ---- the loop ---- */
 
 static int64_t
@@ -474,15 +485,11 @@ io_turn(struct io *io, int timeout_ms)
 		return r;
 	io->now_ns = clock_ns();
 	io->n_told = 0;
-	/* Taken off first: what callbacks make ready waits for the next turn, so a turn ends. */
+	/* Taken off first: what callbacks make ready waits for the next turn, so a turn ends.  Told before
+	 * what the kernel brings: a send that was done at once comes before the answer to it. */
 	node_splice(&due, &io->ready);
+	run_all(io, &due);
 	io->back->reap(io);
-	while (!io_node_empty(&due)) {
-		struct io_op *op = IO_OP_OF(due.next, ready);
-
-		io_node_unlink(&op->ready);
-		run_ready(io, op);
-	}
 	while (io->n_heap && io->heap[1]->heap_ns <= io->now_ns) {
 		struct io_op *op = io->heap[1];
 
@@ -491,12 +498,7 @@ io_turn(struct io *io, int timeout_ms)
 		io_node_unlink(&op->ready);
 		io_node_push(&due, &op->ready);
 	}
-	while (!io_node_empty(&due)) {
-		struct io_op *op = IO_OP_OF(due.next, ready);
-
-		io_node_unlink(&op->ready);
-		run_ready(io, op);
-	}
+	run_all(io, &due);
 	return (int)io->n_told;
 }
 

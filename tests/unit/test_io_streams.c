@@ -112,6 +112,51 @@ IO_TEST(a_send_of_many_pieces_arrives_whole_and_in_order)
 	io_close_fd(io, pair[1]);
 }
 
+struct order {
+	struct told told;
+	unsigned *clock, at;
+};
+
+static void
+on_done_order(void *arg, int result)
+{
+	struct order *t = arg;
+
+	on_done(&t->told, result);
+	t->at = ++*t->clock;
+}
+
+static void
+on_bytes_order(void *arg, const void *buf, ssize_t n)
+{
+	(void)buf;
+	on_done_order(arg, (int)n);
+}
+
+IO_TEST(a_send_is_told_before_the_answer_to_it)
+{
+	unsigned clock = 0, i;
+	struct order s = {.told.io = io, .clock = &clock}, r = {.told.io = io, .clock = &clock};
+	struct iovec iov = {(void *)(uintptr_t)"ask", 3};
+	int pair[2];
+
+	tcp_pair(pair);
+	for (i = 1; i <= 3; i++) {
+		OK(io_send(io, pair[0], &iov, 1, on_done_order, &s));
+		if (i == 1)
+			OK(io_recv(io, pair[0], on_bytes_order, &r));
+		if (i > 1 && io_backend(io) == IO_URING)
+			EQ(io_turn(io, 0), 1);  /* only now does it go out */
+		await(pair[1], POLLIN | POLLOUT);
+		EQ(write(pair[1], "x", 1), 1);
+		pump(io, &r.told.n, i);
+		EQ(s.told.n, i);
+		OK(s.at < r.at);
+	}
+	io_close_fd(io, pair[0]);
+	close(pair[1]);
+}
+
 IO_TEST(a_send_of_nothing_is_done_in_the_next_turn)
 {
 	struct told s = {.io = io, .starting = true};
