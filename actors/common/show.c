@@ -1,0 +1,480 @@
+/* actors/common/show.c -- the JSON of stat, workers and requests; see show.h. */
+#include "actors/common/show.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "proto/openai.h"
+
+const char *
+pm_show_reload_name(unsigned state)
+{
+	static const char *const names[] = {"idle", "loading", "switching", "probation"};
+
+	return state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+json_t *
+pm_show_hex(uint64_t n)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%016llx", (unsigned long long)n);
+	return json_string(text);
+}
+
+json_t *
+pm_show_wall(wall_ns when)
+{
+	time_t seconds = (time_t)(when / 1000000000u);
+	char text[64];
+	struct tm tm;
+	size_t n;
+
+	if (when == 0)
+		return json_null();
+	gmtime_r(&seconds, &tm);
+	n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + n, sizeof text - n, ".%03lluZ", (unsigned long long)(when % 1000000000u / 1000000u));
+	return json_string(text);
+}
+
+int
+pm_show_id(const char *text, size_t len, uint64_t *ret_id)
+{
+	uint64_t id = 0;
+
+	if (len < 16 || (len > 16 && text[16] != '-') || len > 24)
+		return -EINVAL;
+	for (unsigned i = 0; i < 16; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (!isxdigit(c))
+			return -EINVAL;
+		id = id << 4 | (uint64_t)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+	}
+	*ret_id = id;
+	return 0;
+}
+
+/* Whatever a fixed field holds. */
+static json_t *
+text_of(const char *p, size_t cap)
+{
+	json_t *s = json_stringn(p, strnlen(p, cap));
+
+	return s ? s : json_string("?");
+}
+
+static json_t *
+seconds(mono_ns from, mono_ns to)
+{
+	return from == 0 ? json_null() : json_real((double)(to > from ? to - from : 0) / 1e9);
+}
+
+static json_t *
+integer_if(bool known, uint64_t n)
+{
+	return known ? json_integer((json_int_t)n) : json_null();
+}
+
+/* ---- stat ---- */
+
+static json_t *
+process_of(const struct pm_view *view, const struct roster_entry *e, mono_ns now)
+{
+	unsigned state = atomic_load_explicit(&e->state, memory_order_relaxed);
+	json_t *o = json_object();
+
+	json_object_set_new(o, "role", json_string(process_role_name((enum process_role)e->role)));
+	json_object_set_new(o, "index", json_integer(e->index));
+	json_object_set_new(o, "incarnation", json_integer(e->incarnation));
+	json_object_set_new(o, "generation", json_integer(e->generation));
+	json_object_set_new(o, "pid", json_integer(e->pid));
+	json_object_set_new(o, "state", json_string(roster_state_name(state)));
+	json_object_set_new(o, "since_s", seconds(e->since_ns, now));
+	json_object_set_new(o, "heartbeat_age_s", seconds(pm_view_heartbeat(view,
+			    (enum process_role)e->role, e->incarnation), now));
+	json_object_set_new(o, "restarts", json_integer(e->restarts));
+	json_object_set_new(o, "last_exit", text_of(e->last_exit, sizeof e->last_exit));
+	return o;
+}
+
+static uint64_t
+count_all(const struct pm_view *view, enum process_role role, enum counter c)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < view->n_processes; i++)
+		if (view->process[i].role == role && !view->process[i].gone)
+			sum += count_get(&view->process[i].process, c);
+	for (unsigned i = 0; i < view->n_totals; i++)
+		if (view->total[i].role == role && strcmp(counter_info[c].type, "gauge") != 0)
+			sum += view->total[i].count[c];
+	return sum;
+}
+
+static json_t *
+requests_counted(const struct pm_view *view)
+{
+	static const struct {
+		const char *name;
+		enum counter c;
+	} shown[] = {
+		{"total", COUNTER_requests}, {"ok", COUNTER_requests_ok},
+		{"client_error", COUNTER_requests_client_error}, {"failed", COUNTER_requests_failed},
+		{"cancelled", COUNTER_requests_cancelled}, {"live", COUNTER_slots_used},
+		{"retries", COUNTER_retries}, {"asks", COUNTER_asks}, {"asks_again", COUNTER_asks_again},
+	};
+	json_t *o = json_object();
+
+	for (unsigned i = 0; i < sizeof shown / sizeof shown[0]; i++)
+		json_object_set_new(o, shown[i].name, json_integer((json_int_t)count_all(view, ROLE_INGRESS,
+				    shown[i].c)));
+	return o;
+}
+
+static json_t *
+index_of(const struct pm_view *view, mono_ns now)
+{
+	const struct index_header *h = pm_view_index(view);
+	json_t *o;
+
+	if (!h)
+		return json_null();
+	o = json_object();
+#define WORD(name) json_object_set_new(o, #name, json_integer((json_int_t)atomic_load_explicit( \
+				       &h->name, memory_order_relaxed)))
+	WORD(entries);
+	WORD(holders);
+	WORD(evictions);
+	WORD(refused);
+	WORD(recoveries);
+#undef WORD
+	json_object_set_new(o, "lanes", json_integer((json_int_t)(h->nbuckets * 4)));
+	json_object_set_new(o, "writer_heartbeat_age_s", seconds(atomic_load_explicit(
+			    &view->index.head->heartbeat_ns, memory_order_relaxed), now));
+	return o;
+}
+
+json_t *
+pm_show_stat(const struct pm_view *view)
+{
+	json_t *o = json_object(), *list = json_array();
+	const struct roster_header *head = view->roster.head;
+	unsigned workers = 0, up = 0, n = pm_view_rows(view);
+	mono_ns now = clock_mono();
+
+	for (unsigned i = 0; i < n; i++) {
+		struct pm_view_worker w;
+
+		if (!pm_view_worker(view, (uint16_t)i, now, &w))
+			continue;
+		workers++;
+		up += w.state == ROW_UP;
+	}
+	for (unsigned i = 0; i < ROSTER_MAX; i++) {
+		struct roster_entry e;
+
+		if (pm_view_roster(view, i, &e))
+			json_array_append_new(list, process_of(view, &e, now));
+	}
+	if (head) {
+		json_object_set_new(o, "generation", json_integer(atomic_load_explicit(&head->generation,
+				    memory_order_acquire)));
+		json_object_set_new(o, "config_hash", pm_show_hex(head->config_hash));
+		json_object_set_new(o, "reload", json_string(pm_show_reload_name(atomic_load_explicit(
+				    &head->reload, memory_order_relaxed))));
+		json_object_set_new(o, "draining", json_boolean(atomic_load_explicit(&head->draining,
+				    memory_order_relaxed)));
+		json_object_set_new(o, "last_reload_ok", json_boolean(atomic_load_explicit(
+				    &head->last_reload_ok, memory_order_relaxed)));
+		json_object_set_new(o, "last_error", text_of(head->last_error, sizeof head->last_error));
+		json_object_set_new(o, "born", pm_show_wall(head->born));
+		json_object_set_new(o, "committed", pm_show_wall(head->committed));
+	}
+	json_object_set_new(o, "workers_count", json_integer(workers));
+	json_object_set_new(o, "workers_up", json_integer(up));
+	json_object_set_new(o, "requests", requests_counted(view));
+	json_object_set_new(o, "index", index_of(view, now));
+	json_object_set_new(o, "processes", list);
+	return o;
+}
+
+bool
+pm_show_ready(const struct pm_view *view, json_t **ret_why)
+{
+	const struct roster_header *head = view->roster.head;
+	bool ingress = false, policy = false;
+	json_t *why = json_array();
+
+	for (unsigned i = 0; i < ROSTER_MAX; i++) {
+		struct roster_entry e;
+
+		if (!pm_view_roster(view, i, &e))
+			continue;
+		unsigned state = atomic_load_explicit(&e.state, memory_order_relaxed);
+
+		ingress |= e.role == ROLE_INGRESS && state == ROSTER_READY;
+		policy |= e.role == ROLE_POLICY && state == ROSTER_ACTIVE;
+	}
+	if (!head || atomic_load_explicit(&head->generation, memory_order_acquire) == 0)
+		json_array_append_new(why, json_string("no configuration is in force yet"));
+	if (head && atomic_load_explicit(&head->draining, memory_order_relaxed))
+		json_array_append_new(why, json_string("draining"));
+	if (!ingress)
+		json_array_append_new(why, json_string("no ingress process is ready"));
+	if (!policy)
+		json_array_append_new(why, json_string("no policy process is active"));
+	*ret_why = why;
+	return json_array_size(why) == 0;
+}
+
+/* ---- workers ---- */
+
+static const char *
+health_name(unsigned health)
+{
+	static const char *const names[] = {"unknown", "up", "suspect", "down"};
+
+	return health < sizeof names / sizeof *names ? names[health] : "unknown";
+}
+
+static const char *
+predictor_name(unsigned state)
+{
+	static const char *const names[] = {"calibrating", "ready", "frozen"};
+
+	return state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+static json_t *
+reading_of(const struct pm_view_worker *w)
+{
+	const struct row_reading *r = &w->reading;
+	uint32_t known = w->fresh ? r->known : r->known & ~(uint32_t)(KNOWN_WAITING | KNOWN_RUNNING |
+								      KNOWN_KV_USAGE);
+	json_t *o = json_object();
+
+	json_object_set_new(o, "age_ms", integer_if(w->reading_age_ms != UINT32_MAX, w->reading_age_ms));
+	json_object_set_new(o, "health", json_string(health_name(r->health)));
+	json_object_set_new(o, "misses", json_integer(r->misses));
+	json_object_set_new(o, "waiting", integer_if(known & KNOWN_WAITING, r->waiting));
+	json_object_set_new(o, "running", integer_if(known & KNOWN_RUNNING, r->running));
+	json_object_set_new(o, "kv_usage", known & KNOWN_KV_USAGE ? json_real((double)r->kv_usage) :
+								    json_null());
+	json_object_set_new(o, "num_blocks", integer_if(known & KNOWN_NUM_BLOCKS, r->num_blocks));
+	json_object_set_new(o, "max_model_len", integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
+	json_object_set_new(o, "engine_start", pm_show_wall(known & KNOWN_ENGINE_START ?
+							    row_reading_start(r) : 0));
+	return o;
+}
+
+static json_t *
+cache_of(const struct pm_view_worker *w, mono_ns now)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "state", json_string(cache_state_name(w->cache_state)));
+	json_object_set_new(o, "reason", json_string(cache_reason_name(w->cache_reason)));
+	json_object_set_new(o, "since_s", seconds(w->cache_since_ns, now));
+	json_object_set_new(o, "block_tokens", integer_if(w->block_tokens != 0, w->block_tokens));
+	json_object_set_new(o, "sequence", integer_if(w->seen_seq != 0, w->seen_seq - 1));
+	json_object_set_new(o, "sequence_applied", integer_if(w->applied_seq != 0, w->applied_seq - 1));
+	json_object_set_new(o, "received", json_integer((json_int_t)w->received));
+	json_object_set_new(o, "decoded", json_integer((json_int_t)w->decoded));
+	json_object_set_new(o, "applied", json_integer((json_int_t)w->applied));
+	json_object_set_new(o, "orphaned", json_integer((json_int_t)w->orphaned));
+	json_object_set_new(o, "failed", json_integer((json_int_t)w->failed));
+	json_object_set_new(o, "skipped", json_integer((json_int_t)w->skipped));
+	json_object_set_new(o, "gaps", json_integer((json_int_t)w->gaps));
+	json_object_set_new(o, "restarts", json_integer((json_int_t)w->restarts));
+	return o;
+}
+
+static json_t *
+predictor_of(const struct row_predictor *p)
+{
+	static const char *const names[COEF_COUNT] = {
+		[COEF_BASE] = "base_s", [COEF_PREFILL] = "prefill_s_per_token",
+		[COEF_ATTENTION] = "attention_s_per_token2", [COEF_DECODE] = "decode_s_per_request",
+		[COEF_CONTEXT] = "context_s_per_token", [COEF_STEP] = "step_s",
+	};
+	json_t *o = json_object(), *coefs = json_object();
+
+	json_object_set_new(o, "state", json_string(predictor_name(p->state)));
+	json_object_set_new(o, "version", json_integer(p->version));
+	json_object_set_new(o, "samples", json_integer(p->samples));
+	json_object_set_new(o, "error_p50_s", p->samples ? json_real((double)p->err_p50) : json_null());
+	json_object_set_new(o, "error_p90_s", p->samples ? json_real((double)p->err_p90) : json_null());
+	for (unsigned i = 0; i < COEF_COUNT && p->version; i++)
+		json_object_set_new(coefs, names[i], json_real((double)p->coef[i]));
+	json_object_set_new(o, "coefficients", coefs);
+	return o;
+}
+
+static json_t *
+worker_of(const struct pm_view_worker *w, mono_ns now)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "row", json_integer(w->row));
+	json_object_set_new(o, "row_gen", json_integer(w->row_gen));
+	json_object_set_new(o, "worker", text_of(w->name, sizeof w->name));
+	json_object_set_new(o, "rank", json_integer(w->rank));
+	json_object_set_new(o, "set", text_of(w->set, sizeof w->set));
+	json_object_set_new(o, "pool", w->pool ? json_string(w->pool) : json_null());
+	json_object_set_new(o, "url", text_of(w->url, sizeof w->url));
+	json_object_set_new(o, "model", text_of(w->model, sizeof w->model));
+	json_object_set_new(o, "state", json_string(row_state_name(w->state)));
+	json_object_set_new(o, "pending_tokens", json_integer(w->load.pending));
+	json_object_set_new(o, "prefilling", json_integer(w->load.prefilling));
+	json_object_set_new(o, "context_tokens", json_integer(w->load.context));
+	json_object_set_new(o, "decoding", json_integer(w->load.decoding));
+	json_object_set_new(o, "reading", reading_of(w));
+	json_object_set_new(o, "cache", cache_of(w, now));
+	json_object_set_new(o, "predictor", predictor_of(&w->predictor));
+	return o;
+}
+
+json_t *
+pm_show_workers(const struct pm_view *view)
+{
+	json_t *o = json_object(), *list = json_array();
+	unsigned n = pm_view_rows(view);
+	mono_ns now = clock_mono();
+
+	for (unsigned i = 0; i < n; i++) {
+		struct pm_view_worker w;
+
+		if (pm_view_worker(view, (uint16_t)i, now, &w))
+			json_array_append_new(list, worker_of(&w, now));
+	}
+	json_object_set_new(o, "workers", list);
+	return o;
+}
+
+/* ---- requests ---- */
+
+struct live {
+	const struct pm_view_ingress *in;
+	uint32_t slot;
+	mono_ns arrival_ns;
+};
+
+static int
+by_arrival(const void *a, const void *b)
+{
+	const struct live *x = a, *y = b;
+
+	return x->arrival_ns < y->arrival_ns ? -1 : x->arrival_ns > y->arrival_ns;
+}
+
+static json_t *
+peer_of(const struct slot *s)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	char host[INET6_ADDRSTRLEN], text[80];
+	bool v4 = memcmp(s->peer_addr, mapped, sizeof mapped) == 0;
+
+	if (!inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? s->peer_addr + 12 : s->peer_addr, host, sizeof host))
+		return json_null();
+	snprintf(text, sizeof text, v4 ? "%s:%u" : "[%s]:%u", host, s->peer_port);
+	return json_string(text);
+}
+
+static const char *
+phase_name(unsigned phase)
+{
+	static const char *const names[] = {"none", "prefill", "decode"};
+
+	return phase < sizeof names / sizeof *names ? names[phase] : "unknown";
+}
+
+/* NULL: it ended while we looked. */
+static json_t *
+request_of(const struct pm_view *view, const struct live *l, mono_ns now)
+{
+	const struct slot *at = &l->in->slots.slot[l->slot];
+	uint64_t word = atomic_load_explicit(&at->word, memory_order_acquire);
+	struct pm_view_worker w;
+	struct slot s;
+	json_t *o;
+
+	memcpy(&s, at, sizeof s);
+	atomic_thread_fence(memory_order_acquire);
+	if (slot_state(word) == SLOT_FREE || slot_generation(word) !=
+	    slot_generation(atomic_load_explicit(&at->word, memory_order_relaxed)))
+		return NULL;
+	o = json_object();
+	bool routed = slot_state(word) >= SLOT_CHOSEN && s.row != ROW_NONE &&
+		      pm_view_worker(view, s.row, now, &w) && w.row_gen == s.row_gen;
+
+	json_object_set_new(o, "id", pm_show_hex(s.request_id));
+	json_object_set_new(o, "ingress", json_integer(l->in->index));
+	json_object_set_new(o, "state", json_string(slot_state_name(slot_state(word))));
+	json_object_set_new(o, "ask", json_integer(slot_ask(word)));
+	json_object_set_new(o, "age_s", seconds(s.arrival_ns, now));
+	json_object_set_new(o, "route", json_string(openai_route_name((enum openai_route)s.route)));
+	json_object_set_new(o, "peer", peer_of(&s));
+	json_object_set_new(o, "body_bytes", json_integer(s.body_len));
+	json_object_set_new(o, "worker", routed ? text_of(w.name, sizeof w.name) : json_null());
+	json_object_set_new(o, "row", integer_if(routed, s.row));
+	json_object_set_new(o, "attempt", json_integer(s.attempt));
+	json_object_set_new(o, "phase", json_string(phase_name(s.phase)));
+	json_object_set_new(o, "prompt_tokens", integer_if(routed && s.prompt != 0, s.prompt));
+	json_object_set_new(o, "prefill_tokens", integer_if(routed, s.prefill));
+	json_object_set_new(o, "generation", integer_if(routed, s.policy_gen));
+	return o;
+}
+
+json_t *
+pm_show_requests(const struct pm_view *view, unsigned limit)
+{
+	json_t *o = json_object(), *list = json_array(), *states = json_object();
+	unsigned count[SLOT_END + 1] = {0}, n = 0, cap = 0;
+	struct live *live = NULL;
+	mono_ns now = clock_mono();
+
+	for (unsigned i = 0; i < view->n_ingress; i++) {
+		const struct pm_view_ingress *in = &view->ingress[i];
+
+		for (uint32_t k = 1; in->slots.slot && k <= in->slots.capacity; k++) {
+			const struct slot *s = &in->slots.slot[k];
+			unsigned state = slot_state(atomic_load_explicit(&s->word, memory_order_acquire));
+
+			if (state == SLOT_FREE || state > SLOT_END)
+				continue;
+			count[state]++;
+			if (n == cap) {
+				struct live *more = realloc(live, (cap ? cap * 2 : 256) * sizeof *live);
+
+				if (!more)
+					continue;
+				live = more;
+				cap = cap ? cap * 2 : 256;
+			}
+			live[n++] = (struct live){in, k, s->arrival_ns};
+		}
+	}
+	if (n > 0)
+		qsort(live, n, sizeof *live, by_arrival);
+	for (unsigned i = 0; i < n && json_array_size(list) < limit; i++) {
+		json_t *one = request_of(view, &live[i], now);
+
+		if (one)
+			json_array_append_new(list, one);
+	}
+	free(live);
+	for (unsigned i = SLOT_READ; i <= SLOT_END; i++)
+		json_object_set_new(states, slot_state_name(i), json_integer(count[i]));
+	json_object_set_new(o, "live", json_integer(n));
+	json_object_set_new(o, "states", states);
+	json_object_set_new(o, "requests", list);
+	return o;
+}
