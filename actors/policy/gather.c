@@ -289,6 +289,9 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	c->row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
 	row_reading_read(row, &reading);
 	c->state = (uint8_t)row_state(row, &reading);
+	bool failed = view_failed(g->view, id, c->row_gen, row_reading_sampled(&reading), now);
+	if (c->state == ROW_UP && failed)
+		c->state = ROW_SUSPECT;
 	c->rank = row->ranks > 1 ? row->rank : 65535;
 	fill_reading(c, &reading, now);
 	fill_prefix(g, c, row, now);
@@ -308,7 +311,7 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	*ch = (struct choose_candidate){
 		.row = id,
 		.state = c->state,
-		.failed = id == failed_row,
+		.failed = id == failed_row || (failed && c->state == ROW_UNPROVEN),
 		.last_pick = load.last_pick,
 		.requests = load.prefilling + load.decoding + c->in.foreign_waiting + c->in.foreign_running,
 	};

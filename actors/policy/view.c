@@ -135,6 +135,7 @@ view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_
 		sum.prefilling += v.prefilling;
 		sum.context += v.context;
 		sum.decoding += v.decoding;
+		sum.failures += v.failures;
 		if (v.prefilling > 0) {
 			uint32_t age = age_ms(now_ms, v.oldest_dispatch_ms);
 
@@ -194,8 +195,12 @@ view_tick(struct view *view, mono_ns now)
 		row_reading_read(row, &reading);
 		mono_ns sampled_ns = row_reading_sampled(&reading);
 
+		view_load(view, id, row_gen, now_ms, false, &ours);
 		if (memory->row_gen != row_gen)
-			*memory = (struct view_memory){.row_gen = row_gen};
+			*memory = (struct view_memory){.row_gen = row_gen, .failures = ours.failures};
+		if (ours.failures > memory->failures)
+			memory->failed_ns = now;
+		memory->failures = ours.failures;
 		if (sampled_ns == memory->sampled_ns)
 			continue;
 		memory->sampled_ns = sampled_ns;
@@ -203,7 +208,6 @@ view_tick(struct view *view, mono_ns now)
 		    (reading.known & KNOWN_RUNNING)) {
 			/* a request may be waiting there while we count it as decoding, or the other way
 			 * round: the totals decide how many are strangers, the kinds only which they are */
-			view_load(view, id, row_gen, now_ms, false, &ours);
 			uint32_t strangers = less(reading.waiting + reading.running,
 						  ours.prefilling + ours.decoding);
 
@@ -228,4 +232,13 @@ view_strangers(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t
 		return;
 	*ret_waiting = lesser(memory->waiting[0], memory->waiting[1]);
 	*ret_running = lesser(memory->running[0], memory->running[1]);
+}
+
+bool
+view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns, mono_ns now)
+{
+	const struct view_memory *memory = &view->memory[row];
+
+	return memory->row_gen == row_gen && memory->failed_ns != 0 && sampled_ns <= memory->failed_ns &&
+	       now < memory->failed_ns + VIEW_READING_NS;
 }

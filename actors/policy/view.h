@@ -1,13 +1,16 @@
 /* actors/policy/view.h -- shared memory as the policy process sees it, all of it read-only.
  *
  * The manifest it was born with, the worker table, the prefix index, and per ingress incarnation the
- * column of in-flight cells, the slots and the arena.  Beside them two things that only this process
- * remembers, both rebuilt within two scrapes by its successor: where each member's row is, and how
- * much of what an engine reports is not ours.
+ * column of in-flight cells, the slots and the arena.  Beside them what only this process
+ * remembers, rebuilt within two scrapes by its successor: where each member's row is, how much of what
+ * an engine reports is not ours, and which rows have just failed somebody.
  *
  * Not ours   scraped waiting and running less our own requests at the moment of that scrape
  *            (view_tick sees a scrape within one tick), the lesser of the last two scrapes: a
  *            request that came or went in between is not taken for a stranger.
+ * Failed     a row on which an ingress has lately counted one more upstream failure is suspect until a
+ *            scrape taken since says that it lives, or for VIEW_READING_NS: sooner than its health
+ *            probes would have it.
  * Ownership  the view owns rows, index and ingress views; the manifest is borrowed.
  * Threads    one.
  */
@@ -37,6 +40,8 @@ struct view_memory {                    /* of one row */
 	uint32_t row_gen;
 	mono_ns sampled_ns;             /* the newest scrape looked at */
 	uint32_t waiting[2], running[2];/* strangers' requests; [1] is the newer scrape */
+	uint32_t failures;              /* upstream failures in a row, all columns, at the last tick */
+	mono_ns failed_ns;              /* when they were seen to grow; 0 not since a good scrape */
 };
 
 struct view {
@@ -56,6 +61,7 @@ struct view_load {                      /* sums over the live columns, and the o
 	uint32_t pending, prefilling, context, decoding;
 	uint32_t oldest_dispatch_ms, last_first_ms;     /* ages; PREDICT_NEVER */
 	uint32_t last_pick;
+	uint32_t failures;                              /* upstream failures in a row */
 };
 
 int view_open(struct view *ret, const struct manifest *manifest, uint32_t policy_inc, struct rows *rows,
@@ -76,3 +82,5 @@ void view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t
 	       struct view_load *ret);
 void view_strangers(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t *ret_waiting,
 		    uint32_t *ret_running);
+bool view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns, mono_ns now);
+	/* Somebody's request failed there since that scrape, less than VIEW_READING_NS ago. */

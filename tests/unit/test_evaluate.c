@@ -461,6 +461,28 @@ Test(evaluate, strangers_need_two_scrapes_to_count)
 	end(&w);
 }
 
+Test(evaluate, a_row_that_failed_somebody_comes_last_until_a_scrape_says_it_lives)
+{
+	struct cell_values v = {.failures = 1};
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	view_tick(&w.view, clock_mono());
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	cell_write(&w.column.cell[3], 1, &v);
+	view_tick(&w.view, clock_mono());
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 320));
+
+	cr_assert_eq(a.n_candidates, 3);
+	cr_assert_eq(a.candidates[2].row, 3);
+	apply(&w, a.number);
+	set_health(&w, 3, HEALTH_UP);                   /* a scrape, since */
+	view_tick(&w.view, clock_mono());
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].row, 3);
+	end(&w);
+}
+
 Test(evaluate, the_self_test_leaves_no_trace)
 {
 	struct world w;

@@ -59,6 +59,15 @@ Test(predict, work_ahead_is_waited_for_less_what_is_done)
 	NEAR(predicted(&in).ttft_s, 0.01 + 2.8 + 0.1);
 }
 
+Test(predict, work_that_is_decided_and_not_dispatched_has_not_begun)
+{
+	struct predict_input in = input(0, 0);
+
+	in.pending = 3000, in.prefilling = 1;
+	in.last_first_ms = 700;
+	NEAR(predicted(&in).wait_s, 3.0);
+}
+
 Test(predict, at_least_two_percent_of_the_head_remains)
 {
 	struct predict_input in = input(0, 0);

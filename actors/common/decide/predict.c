@@ -1,6 +1,8 @@
 /* actors/common/decide/predict.c -- predicted time to first token; the formula is in predict.h. */
 #include "actors/common/decide/predict.h"
 
+#include <stdbool.h>
+
 #define HEAD_REMAINS 0.02       /* share of the head request that is never taken for done: estimates err */
 
 uint32_t
@@ -26,11 +28,13 @@ predict_ttft(const struct predict_input *input, struct predict_output *ret)
 	if (input->prefilling > 0 && input->pending > 0) {
 		double head = (double)input->pending / (double)input->prefilling;
 		double per_token = prefill + attention * head / 2;
+		/* nothing dispatched yet (decided, not applied): nothing done, whenever the last byte came */
+		bool dispatched = input->oldest_dispatch_ms != PREDICT_NEVER;
 		uint32_t elapsed_ms = input->oldest_dispatch_ms < input->last_first_ms ?
 			input->oldest_dispatch_ms : input->last_first_ms;
 		double done = 0;
 
-		if (elapsed_ms != PREDICT_NEVER && per_token > 0)
+		if (dispatched && per_token > 0)
 			done = (double)elapsed_ms / 1000.0 / per_token;
 		if (done > head * (1 - HEAD_REMAINS))
 			done = head * (1 - HEAD_REMAINS);
