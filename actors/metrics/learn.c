@@ -1,0 +1,198 @@
+/* actors/metrics/learn.c -- recursive least squares per worker; method and bounds in learn.h. */
+#include "actors/metrics/learn.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORGET       0.99               /* a sample counts half after 70 others */
+#define NOISE        0.01               /* variance of a relative error: 10 % */
+#define CLIP         3.0                /* times the usual error */
+#define USUAL_LEAST  0.02
+#define USUAL_GAIN   0.05
+#define SHORTEST_S   0.02               /* below, errors count as if it took that long */
+
+/* One unit of a scaled coefficient in its own unit: makes all of them about 1. */
+static const double unit[LEARN_FEATURES] = {
+	1e-1,                                   /* base: s */
+	1e-4,                                   /* prefill: s / token */
+	1e-9,                                   /* attention: s / token^2 */
+	1e-2,                                   /* decode: s / request */
+	1e-7,                                   /* context: s / token */
+};
+
+static const enum coef coef_of[LEARN_FEATURES] = {
+	COEF_BASE, COEF_PREFILL, COEF_ATTENTION, COEF_DECODE, COEF_CONTEXT,
+};
+
+/* How far from the prior the truth may well lie: as far as the prior is large, and at least so much. */
+static const double doubt_least[LEARN_FEATURES] = {1, 3, 2, 1, 1};
+
+static void
+begin(struct learn *l, const float start[COEF_COUNT], const float prior[COEF_COUNT])
+{
+	memset(l, 0, sizeof *l);
+	l->step_s = prior[COEF_STEP];
+	l->usual = 1;
+	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
+		double doubt = (double)prior[coef_of[i]] / unit[i];
+
+		l->theta[i] = (double)start[coef_of[i]] / unit[i];
+		if (doubt < doubt_least[i])
+			doubt = doubt_least[i];
+		l->p_most[i] = l->p[i][i] = doubt * doubt;
+	}
+}
+
+void
+learn_begin(struct learn *l, const float prior[COEF_COUNT])
+{
+	begin(l, prior, prior);
+}
+
+void
+learn_resume(struct learn *l, const struct row_predictor *published, const float prior[COEF_COUNT])
+{
+	for (unsigned i = 0; i < COEF_COUNT; i++)
+		if (published->version == 0 || !(published->coef[i] >= 0) || published->coef[i] > 1e6f) {
+			begin(l, prior, prior);
+			return;
+		}
+	begin(l, published->coef, prior);
+	l->version = published->version;
+	l->samples = published->samples;
+	l->usual = 0.2;
+}
+
+static void
+features(const struct learn_sample *s, double ret[LEARN_FEATURES])
+{
+	ret[0] = unit[0];
+	ret[1] = unit[1] * (s->uncached + s->pending);
+	ret[2] = unit[2] * s->uncached * (s->cached + s->uncached / 2);
+	ret[3] = unit[3] * s->decoding;
+	ret[4] = unit[4] * s->context;
+}
+
+double
+learn_predict(const struct learn *l, const struct learn_sample *sample)
+{
+	double x[LEARN_FEATURES], sum = 0;
+
+	features(sample, x);
+	for (unsigned i = 0; i < LEARN_FEATURES; i++)
+		sum += l->theta[i] * x[i];
+	return sum;
+}
+
+static double
+larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+bool
+learn_sample_of(const struct journal_outcome *o, struct learn_sample *ret)
+{
+	uint32_t prompt = o->prompt != UINT32_MAX ? o->prompt : o->our_prompt;
+	uint32_t cached = o->cached != UINT32_MAX ? o->cached : o->our_cached;
+
+	if (o->status != 200 || o->attempts > 1 || o->ttft_us == UINT32_MAX || prompt == 0 ||
+	    prompt == UINT32_MAX)
+		return false;
+	if (cached > prompt)
+		cached = prompt;
+	*ret = (struct learn_sample){
+		.uncached = prompt - cached, .cached = cached, .pending = o->pending,
+		.decoding = o->decoding, .context = o->context, .ttft_s = o->ttft_us / 1e6,
+		.predicted_s = o->predicted_us == UINT32_MAX ? -1 : o->predicted_us / 1e6,
+	};
+	return true;
+}
+
+/* P keeps its shape but no direction is more in doubt than at the beginning. */
+static void
+bound_doubt(struct learn *l)
+{
+	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
+		double by;
+
+		if (l->p[i][i] <= l->p_most[i])
+			continue;
+		by = sqrt(l->p_most[i] / l->p[i][i]);
+		for (unsigned j = 0; j < LEARN_FEATURES; j++) {
+			l->p[i][j] *= by;
+			l->p[j][i] *= by;
+		}
+	}
+}
+
+static void
+update(struct learn *l, const double x[LEARN_FEATURES], double error)
+{
+	double px[LEARN_FEATURES], total = NOISE * FORGET;
+
+	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
+		px[i] = 0;
+		for (unsigned j = 0; j < LEARN_FEATURES; j++)
+			px[i] += l->p[i][j] * x[j];
+		total += px[i] * x[i];
+	}
+	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
+		l->theta[i] = larger(l->theta[i] + px[i] / total * error, 0);
+		for (unsigned j = 0; j <= i; j++)       /* both halves alike: stays symmetric */
+			l->p[i][j] = l->p[j][i] = (l->p[i][j] - px[i] * px[j] / total) / FORGET;
+	}
+	bound_doubt(l);
+}
+
+void
+learn_add(struct learn *l, const struct learn_sample *s)
+{
+	double x[LEARN_FEATURES], predicted = learn_predict(l, s), weight, error, most;
+
+	if (!(s->ttft_s > 0) || !isfinite(s->ttft_s))
+		return;
+	features(s, x);
+	weight = 1 / larger(larger(predicted, s->ttft_s), SHORTEST_S);
+	error = (s->ttft_s - predicted) * weight;       /* within -1 .. 1 */
+	most = CLIP * l->usual;
+	if (fabs(error) > most)
+		error = copysign(most, error);
+	l->usual = larger(l->usual + USUAL_GAIN * (fabs(error) - l->usual), USUAL_LEAST);
+	for (unsigned i = 0; i < LEARN_FEATURES; i++)
+		x[i] *= weight;
+	update(l, x, error);
+	l->samples++;
+	if (s->predicted_s >= 0)
+		l->error_s[l->n_errors++ % LEARN_ERRORS] = (float)fabs(s->ttft_s - s->predicted_s);
+}
+
+static int
+float_compare(const void *a, const void *b)
+{
+	const float *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+void
+learn_publish(struct learn *l, struct row_predictor *ret)
+{
+	unsigned n = l->n_errors < LEARN_ERRORS ? l->n_errors : LEARN_ERRORS;
+	float sorted[LEARN_ERRORS];
+
+	*ret = (struct row_predictor){
+		.version = ++l->version, .samples = l->samples,
+		.state = l->samples < LEARN_READY ? PREDICTOR_CALIBRATING : PREDICTOR_READY,
+	};
+	for (unsigned i = 0; i < LEARN_FEATURES; i++)
+		ret->coef[coef_of[i]] = (float)(l->theta[i] * unit[i]);
+	ret->coef[COEF_STEP] = l->step_s;
+	if (n == 0)
+		return;
+	memcpy(sorted, l->error_s, n * sizeof sorted[0]);
+	qsort(sorted, n, sizeof sorted[0], float_compare);
+	ret->err_p50 = sorted[n / 2];
+	ret->err_p90 = sorted[n * 9 / 10];
+}

@@ -1,0 +1,50 @@
+/* actors/metrics/learn.h -- how long a worker takes, learned from what it took.
+ *
+ * Question   Which coefficients of rows.h (enum coef) make predict.h's formula true for this worker?
+ * Model      ttft = base + prefill (u + p) + attention u (c + u / 2) + decode d + context x
+ *            u, c uncached and cached prompt tokens, p prefill tokens ahead, d requests decoding, x the
+ *            tokens of their prompts: as the decision saw them, u and c as the engine said.
+ * Method     recursive least squares with forgetting, from a prior.  Errors count relative to the time
+ *            itself (a 0.1 s answer matters as much as a 7 s one), clipped at three times their usual
+ *            size, so an outlier moves little and a lasting change still gets through.  Uncertainty in a
+ *            direction that no request excites never grows beyond the prior's.
+ * Bounds     no coefficient is negative.
+ * Threads    pure; one owner.   Cost: under 1 us a sample.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/journal.h"
+#include "shm/rows.h"
+
+#define LEARN_FEATURES 5u
+#define LEARN_READY    20u              /* samples before the coefficients are believed */
+#define LEARN_ERRORS   128u             /* predictions whose errors are remembered */
+
+struct learn_sample {
+	double uncached, cached, pending;       /* tokens */
+	double decoding, context;               /* requests, tokens */
+	double ttft_s;
+	double predicted_s;                     /* by the decision; negative: unknown */
+};
+
+struct learn {
+	double theta[LEARN_FEATURES];           /* scaled: learn.c */
+	double p[LEARN_FEATURES][LEARN_FEATURES];
+	double p_most[LEARN_FEATURES];          /* the prior's variances */
+	double usual;                           /* usual size of a relative error */
+	float step_s;                           /* not learned: the prior's */
+	uint32_t samples, version;
+	uint32_t n_errors;
+	float error_s[LEARN_ERRORS];
+};
+
+void learn_begin(struct learn *l, const float prior[COEF_COUNT]);
+void learn_resume(struct learn *l, const struct row_predictor *published, const float prior[COEF_COUNT]);
+	/* Goes on from what a predecessor published; version 0: from the prior. */
+bool learn_sample_of(const struct journal_outcome *outcome, struct learn_sample *ret);
+	/* False: it teaches nothing (failed, retried, not streamed, tokens unknown). */
+void learn_add(struct learn *l, const struct learn_sample *sample);
+double learn_predict(const struct learn *l, const struct learn_sample *sample);         /* s */
+void learn_publish(struct learn *l, struct row_predictor *ret);         /* version + 1 */

@@ -1,0 +1,342 @@
+/* metrics.c -- how each worker does: its own readings, its health, and what it taught us about its speed.
+ *
+ * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients.
+ * Hears   /metrics /health  workers      by one zactor (prober.h), every scrape interval
+ *         outcomes          ingress      read from their journals
+ *         verify            ingress, kvevents, policy   our tokens against the engine's
+ *         segment gone rows_changed      supervisor
+ * Says    engine_start      kvevents     an engine's process start time moved: its cache is empty
+ *         ready failed bye  supervisor
+ * Dies    readings age and coefficients stand still, both shown; decisions go on by the exact ledger.  The
+ *         successor goes on from the rows.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/common/actor.h"
+#include "actors/common/config.h"
+#include "actors/metrics/prober.h"
+#include "actors/metrics/tail.h"
+#include "actors/metrics/targets.h"
+
+#define TICK_MS       20u               /* outcomes are learned, probes sent within this */
+#define NOTES         64u               /* messages a turn */
+#define MODELS        64u               /* whose tokens are compared */
+#define DISAGREE_EACH 100u              /* one log line per so many */
+
+struct verified {                       /* our token counts of one model against the engine's */
+	char model[ROW_URL_MAX];
+	uint64_t agree, disagree, told;
+};
+
+struct metrics {
+	unsigned magic;
+#define METRICS_MAGIC 0x3e7121c5
+	struct pm_actor *actor;                 /* borrowed */
+	struct manifest *manifest;              /* owned */
+	struct rows rows;                       /* owned; lines 1 - 4 ours */
+	struct targets *targets;                /* owned */
+	struct tail *tail;                      /* owned */
+	struct prober *prober;                  /* owned */
+	zsock_t *notes;                         /* owned; PULL */
+	zsock_t *kvevents;                      /* owned; PUSH */
+	mono_ns next_run;
+	struct verified verified[MODELS];
+	unsigned n_verified;
+};
+
+/* ---- workers ---- */
+
+static void
+on_engine_start(void *arg, uint16_t row, uint32_t row_gen, wall_ns start)
+{
+	struct metrics *me = arg;
+	struct msg_engine_start m = {.row = row, .row_gen = row_gen, .start = start};
+	char frame[64];
+	ssize_t n = msg_pack(MSG_engine_start, &m, frame, sizeof frame);
+
+	log_warn("engine began anew row=%u member=%.63s start=%llu", row, me->rows.text[row].member,
+		 (unsigned long long)start);
+	/* Not taken: kvevents is away, and looks at the reading itself when it is back. */
+	if (n > 0)
+		zmq_send(zsock_resolve(me->kvevents), frame, (size_t)n, ZMQ_DONTWAIT);
+}
+
+static void
+on_probe(struct pm_actor *actor, void *arg)
+{
+	struct metrics *me = arg;
+	struct probe *p;
+
+	(void)actor;
+	while ((p = prober_collect(me->prober)) != NULL)
+		targets_result(me->targets, p);
+}
+
+static void
+look_again(struct metrics *me)
+{
+	int r = targets_set(me->targets, me->manifest);
+
+	if (r < 0)
+		log_error("workers not taken over: %s; the old ones are probed on", strerror(-r));
+	tail_rows(me->tail, me->manifest);
+	me->next_run = 0;
+}
+
+/* ---- verify ---- */
+
+static void
+on_verify(struct metrics *me, const struct msg_verify *m)
+{
+	struct verified *v = NULL;
+	char quoted[ROW_URL_MAX];
+
+	if (m->model.len >= sizeof v->model)
+		return;
+	for (unsigned i = 0; i < me->n_verified && !v; i++)
+		if (slice_eq_str(m->model, me->verified[i].model))
+			v = &me->verified[i];
+	if (!v && me->n_verified < MODELS) {
+		v = &me->verified[me->n_verified++];
+		memcpy(v->model, m->model.p, m->model.len);
+	}
+	if (!v)
+		return;
+	v->agree += m->agree;
+	v->disagree += m->disagree;
+	if (m->disagree > 0 && v->disagree >= v->told) {
+		v->told = v->disagree + DISAGREE_EACH;
+		log_warn("tokens of model %s: ours and the engine's agree=%llu disagree=%llu; prefixes may not match",
+			 log_quote(quoted, sizeof quoted, v->model, (unsigned)strlen(v->model)),
+			 (unsigned long long)v->agree, (unsigned long long)v->disagree);
+	}
+}
+
+static void
+on_notes(struct pm_actor *actor, void *arg)
+{
+	struct metrics *me = arg;
+	char frame[1024];
+
+	(void)actor;
+	for (unsigned i = 0; i < NOTES; i++) {
+		struct msg m;
+		int n = zmq_recv(zsock_resolve(me->notes), frame, sizeof frame, ZMQ_DONTWAIT);
+
+		if (n < 0)
+			break;
+		if ((size_t)n > sizeof frame || msg_unpack(frame, (size_t)n, &m) < 0 || m.id != MSG_verify)
+			count_add(&me->actor->process, COUNTER_messages_unknown, 1);
+		else
+			on_verify(me, &m.u.verify);
+	}
+}
+
+/* ---- hearing the supervisor ---- */
+
+/* Takes fd. */
+static int
+load_config(struct metrics *me, int fd)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *manifest = NULL;
+	uint32_t generation = 0;
+	int r = config_load(fd, &manifest, &generation, &errs);
+
+	if (r < 0) {
+		log_error("configuration not readable: %s%s%s", strerror(-r), errs.n ? ": " : "",
+			  errs.n ? errs.list[0].text : "");
+	} else {
+		if (me->manifest)
+			manifest_free(&me->manifest);
+		me->manifest = manifest;
+		log_set_generation(generation);
+	}
+	yaml_errors_free(&errs);
+	return r;
+}
+
+static void
+add_source(struct metrics *me, uint32_t index, uint32_t incarnation, int fd)
+{
+	int r = tail_add(me->tail, incarnation, fd);
+
+	if (r < 0)
+		log_error("journal of ingress=%u.%u: %s; nothing is learned from it", index, incarnation,
+			  strerror(-r));
+}
+
+static void
+metrics_on_message(void *priv, const struct msg *m, int fd)
+{
+	struct metrics *me = priv;
+
+	switch (m->id) {
+	case MSG_segment:
+		if (fd < 0)
+			break;
+		if (m->u.segment.kind == SEGMENT_CONFIG) {
+			if (load_config(me, fd) == 0)
+				look_again(me);
+			fd = -1;
+		} else if (m->u.segment.kind == SEGMENT_PROCESS && m->u.segment.role == ROLE_INGRESS) {
+			add_source(me, m->u.segment.index, m->u.segment.incarnation, fd);
+			fd = -1;
+		}
+		break;
+	case MSG_gone:
+		if (m->u.gone.role == ROLE_INGRESS)
+			tail_remove(me->tail, m->u.gone.incarnation);
+		break;
+	case MSG_rows_changed:
+		look_again(me);
+		break;
+	default:
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void
+metrics_on_tick(void *priv, mono_ns now)
+{
+	struct metrics *me = priv;
+
+	if (now >= me->next_run)
+		me->next_run = targets_run(me->targets, me->prober, now);
+	tail_run(me->tail);
+}
+
+/* ---- birth and end ---- */
+
+static int
+fail(struct metrics *me, const char *what, int r)
+{
+	log_error("open failed: %s: %s", what, strerror(-r));
+	birth_fail(&me->actor->birth, "", 0, 0, what);
+	return r;
+}
+
+static int
+open_segments(struct metrics *me)
+{
+	struct birth *b = &me->actor->birth;
+	int r, fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
+
+	r = fd < 0 ? fd : rows_attach(&me->rows, fd, true);
+	if (r < 0)
+		return fail(me, "worker table", r);
+	fd = birth_segment_fd(b, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : load_config(me, fd);
+	if (r < 0)
+		return fail(me, "configuration snapshot", r);
+	r = targets_new(&me->targets, &me->rows, &me->actor->process, on_engine_start, me);
+	if (r == 0)
+		r = tail_new(&me->tail, &me->rows, &me->actor->process);
+	if (r == 0)
+		r = prober_new(&me->prober);
+	if (r < 0)
+		return fail(me, "memory", r);
+	for (unsigned i = 0; i < b->n_segments; i++) {
+		struct birth_segment *s = &b->segment[i];
+
+		if (s->fd < 0 || s->kind != SEGMENT_PROCESS || s->role != ROLE_INGRESS)
+			continue;
+		fd = s->fd;
+		s->fd = -1;
+		add_source(me, s->index, s->incarnation, fd);
+	}
+	return 0;
+}
+
+static int
+open_sockets(struct metrics *me)
+{
+	char endpoint[160];
+
+	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "metrics");
+	me->notes = zsock_new(ZMQ_PULL);
+	me->kvevents = zsock_new(ZMQ_PUSH);
+	if (!me->notes || !me->kvevents)
+		return -ENOMEM;
+	zsock_set_linger(me->notes, 0);
+	zsock_set_maxmsgsize(me->notes, 65536);
+	if (zsock_bind(me->notes, "%s", endpoint) < 0)
+		return -errno;
+	zsock_set_linger(me->kvevents, 0);
+	zsock_set_immediate(me->kvevents, 1);   /* absent: dropped, not queued */
+	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "kvevents");
+	if (zsock_connect(me->kvevents, "%s", endpoint) < 0)
+		return -errno;
+	pm_actor_watch_socket(me->actor, me->notes, on_notes, me);
+	pm_actor_watch_socket(me->actor, prober_socket(me->prober), on_probe, me);
+	return 0;
+}
+
+static int
+metrics_open(struct pm_actor *actor, void **ret)
+{
+	struct metrics *me = calloc(1, sizeof *me);
+	int r;
+
+	if (!me)
+		return -ENOMEM;
+	me->magic = METRICS_MAGIC;
+	me->actor = actor;
+	me->rows.seg.fd = -1;
+	*ret = me;
+	r = open_segments(me);
+	if (r < 0)
+		return r;
+	r = open_sockets(me);
+	if (r < 0)
+		return fail(me, "sockets", r);
+	look_again(me);
+	me->next_run = targets_run(me->targets, me->prober, clock_mono());
+	return 0;
+}
+
+static void
+metrics_close(void **priv)
+{
+	struct metrics *me = *priv;
+
+	if (!me)
+		return;
+	*priv = NULL;
+	if (me->prober) {
+		pm_actor_unwatch_socket(me->actor, prober_socket(me->prober));
+		prober_free(&me->prober);
+	}
+	if (me->notes) {
+		pm_actor_unwatch_socket(me->actor, me->notes);
+		zsock_destroy(&me->notes);
+	}
+	zsock_destroy(&me->kvevents);
+	tail_free(&me->tail);
+	targets_free(&me->targets);
+	if (me->rows.head)
+		rows_detach(&me->rows);
+	if (me->manifest)
+		manifest_free(&me->manifest);
+	free(me);
+}
+
+static const struct pm_actor_spec spec = {
+	.name = "metrics",
+	.tick_ms = TICK_MS,
+	.open = metrics_open,
+	.close = metrics_close,
+	.on_message = metrics_on_message,
+	.on_tick = metrics_on_tick,
+};
+
+int
+main(int argc, char **argv)
+{
+	return pm_actor_main(argc, argv, &spec);
+}

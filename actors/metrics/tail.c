@@ -1,0 +1,226 @@
+/* actors/metrics/tail.c -- see tail.h. */
+#include "actors/metrics/tail.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/common/log.h"
+
+struct source {
+	uint32_t incarnation;
+	struct process_segment process;         /* owned; read-only */
+	uint64_t position;
+};
+
+struct pupil {                          /* one row */
+	struct learn learn;
+	uint32_t row_gen;                       /* 0: none */
+	bool changed;
+};
+
+struct tail {
+	struct rows *rows;                      /* borrowed */
+	struct process_segment *process;        /* borrowed */
+	struct source *source;                  /* owned */
+	unsigned n, cap;
+	struct pupil *pupil;                    /* owned; by row id */
+	union {
+		struct journal_record record;
+		char bytes[JOURNAL_RECORD_MAX];
+	} buf;
+};
+
+int
+tail_new(struct tail **ret, struct rows *rows, struct process_segment *process)
+{
+	struct tail *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return -ENOMEM;
+	t->rows = rows;
+	t->process = process;
+	t->pupil = calloc(rows->capacity ? rows->capacity : 1, sizeof t->pupil[0]);
+	if (!t->pupil) {
+		free(t);
+		return -ENOMEM;
+	}
+	*ret = t;
+	return 0;
+}
+
+void
+tail_free(struct tail **ret)
+{
+	struct tail *t = *ret;
+
+	if (!t)
+		return;
+	for (unsigned i = 0; i < t->n; i++)
+		process_detach(&t->source[i].process);
+	free(t->source);
+	free(t->pupil);
+	free(t);
+	*ret = NULL;
+}
+
+/* ---- rows ---- */
+
+static void
+publish(struct tail *t, uint16_t id)
+{
+	struct row_predictor published;
+
+	learn_publish(&t->pupil[id].learn, &published);
+	row_predictor_write(&t->rows->row[id], &published);
+	t->pupil[id].changed = false;
+}
+
+static void
+row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
+{
+	const float prior[COEF_COUNT] = {
+		[COEF_BASE] = (float)set->prior.base_s, [COEF_PREFILL] = (float)set->prior.prefill_s,
+		[COEF_ATTENTION] = (float)set->prior.attention_s, [COEF_DECODE] = (float)set->prior.decode_s,
+		[COEF_CONTEXT] = (float)set->prior.context_s, [COEF_STEP] = (float)set->prior.step_s,
+	};
+	struct row *row = &t->rows->row[id];
+	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
+	struct pupil *p = &t->pupil[id];
+	struct row_predictor published;
+
+	if (p->row_gen == row_gen)
+		return;
+	/* The predictor's line does not say whose it is; the first generation is nobody else's. */
+	if (p->row_gen == 0 && row_gen == 1 && row_predictor_read(row, &published)) {
+		learn_resume(&p->learn, &published, prior);
+	} else {
+		learn_begin(&p->learn, prior);
+		publish(t, id);
+	}
+	p->row_gen = row_gen;
+}
+
+void
+tail_rows(struct tail *t, const struct manifest *manifest)
+{
+	for (uint32_t m = 0; m < manifest->n_members; m++) {
+		uint16_t id = rows_find(t->rows, manifest->members[m].uid);
+
+		if (id != ROW_NONE)
+			row_begin(t, id, &manifest->sets[manifest->members[m].set]);
+	}
+}
+
+/* ---- journals ---- */
+
+int
+tail_add(struct tail *t, uint32_t incarnation, int fd)
+{
+	int r;
+
+	if (t->n == t->cap) {
+		unsigned cap = t->cap ? t->cap * 2 : 8;
+		struct source *grown = realloc(t->source, cap * sizeof *grown);
+
+		if (!grown) {
+			close(fd);
+			return -ENOMEM;
+		}
+		t->source = grown;
+		t->cap = cap;
+	}
+	struct source *s = &t->source[t->n];
+
+	*s = (struct source){.incarnation = incarnation};
+	r = process_attach(&s->process, fd, false);
+	if (r < 0)
+		return r;
+	s->position = journal_tail(&s->process.journal);
+	t->n++;
+	return 0;
+}
+
+static void
+learn_outcome(struct tail *t, const struct journal_outcome *o)
+{
+	struct learn_sample sample;
+
+	if (o->row >= t->rows->capacity)
+		return;
+	struct pupil *p = &t->pupil[o->row];
+
+	if (p->row_gen == 0 || p->row_gen != o->row_gen || !learn_sample_of(o, &sample))
+		return;
+	learn_add(&p->learn, &sample);
+	p->changed = true;
+	count_add(t->process, COUNTER_outcomes_learned, 1);
+}
+
+static unsigned
+read_source(struct tail *t, struct source *s, unsigned most)
+{
+	uint64_t lost = 0;
+	unsigned n = 0;
+	int r;
+
+	while (n < most && (r = journal_read(&s->process.journal, &s->position, &t->buf, sizeof t->buf, &lost)) != 0) {
+		n++;
+		if (r < 0) {
+			lost += JOURNAL_ALIGN;  /* moved to the head: at least this one */
+			break;
+		}
+		if (t->buf.record.kind == JOURNAL_OUTCOME &&
+		    t->buf.record.len >= sizeof t->buf.record + sizeof(struct journal_outcome)) {
+			struct journal_outcome o;
+
+			memcpy(&o, t->buf.bytes + sizeof t->buf.record, sizeof o);
+			learn_outcome(t, &o);
+		}
+	}
+	/* Bytes are what is known to be lost; an outcome takes one record of them. */
+	if (lost > 0)
+		count_add(t->process, COUNTER_outcomes_overwritten,
+			  (lost + sizeof(struct journal_record) + sizeof(struct journal_outcome)) /
+			  ((sizeof(struct journal_record) + sizeof(struct journal_outcome) + JOURNAL_ALIGN - 1) /
+			   JOURNAL_ALIGN * JOURNAL_ALIGN));
+	return n;
+}
+
+static void
+publish_changed(struct tail *t)
+{
+	for (uint32_t i = 0; i < t->rows->capacity; i++) {
+		struct pupil *p = &t->pupil[i];
+		bool was_ready = p->learn.samples >= LEARN_READY;
+
+		if (!p->changed)
+			continue;
+		publish(t, (uint16_t)i);
+		if (was_ready && p->learn.samples < LEARN_READY + 4)
+			log_info("predictor row=%u member=%.63s ready samples=%u", i, t->rows->text[i].member,
+				 p->learn.samples);
+	}
+}
+
+void
+tail_remove(struct tail *t, uint32_t incarnation)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->source[i].incarnation == incarnation) {
+			read_source(t, &t->source[i], TAIL_RECORDS);
+			publish_changed(t);
+			process_detach(&t->source[i].process);
+			t->source[i] = t->source[--t->n];
+			return;
+		}
+}
+
+void
+tail_run(struct tail *t)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		read_source(t, &t->source[i], TAIL_RECORDS / t->n + 1);
+	publish_changed(t);
+}

@@ -1,0 +1,22 @@
+/* actors/metrics/tail.h -- follows the ingresses' journals and lets every row's predictor learn.
+ *
+ * Writers    lines 3 - 4 of the rows, sole.
+ * Bounds     TAIL_RECORDS a call; a ring that wrapped is counted (outcomes_overwritten) and gone on from.
+ * Restart    goes on from the coefficients in the rows; outcomes still in the rings are learned again.
+ * Threads    the loop's.
+ */
+#pragma once
+#include "actors/common/decide/manifest.h"
+#include "actors/metrics/learn.h"
+#include "shm/process.h"
+
+#define TAIL_RECORDS 8192u
+
+struct tail;
+int tail_new(struct tail **ret, struct rows *rows, struct process_segment *process);
+void tail_free(struct tail **ret);
+void tail_rows(struct tail *t, const struct manifest *manifest);
+	/* Rows begin (from their set's prior) or begin anew (row_gen). */
+int tail_add(struct tail *t, uint32_t incarnation, int fd);     /* an ingress; takes fd */
+void tail_remove(struct tail *t, uint32_t incarnation);         /* reads what is left first */
+void tail_run(struct tail *t);
