@@ -68,7 +68,7 @@ struct seat {
 	uint32_t incarnation;                   /* who sits there; 0 nobody */
 	uint32_t restarts;
 	mono_ns restart_ns, backoff_ns;
-	uint32_t adopter;                       /* ingress incarnation that accepts for it; 0 none */
+	uint32_t adopter;                       /* ingress that accepts for it; 0 none */
 	char last_exit[128];
 };
 
