@@ -147,7 +147,8 @@ fleet_commit(struct supervisor *s, const struct manifest *manifest)
 	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
 	bool any = false;
 
-	for (uint16_t i = 0; i < count; i++) {
+	for (uint32_t k = 0; k < count; k++) {
+		uint16_t i = (uint16_t)k;       /* capacity fits */
 		struct row *row = &s->rows.row[i];
 		const struct manifest_member *member = member_of(manifest, row->uid);
 		unsigned was = intent(row);
@@ -201,7 +202,9 @@ fleet_tick(struct supervisor *s, mono_ns now)
 	bool left = false, any = false;
 
 	(void)now;
-	for (uint16_t i = 0; i < count; i++) {
+	for (uint32_t k = 0; k < count; k++) {
+		uint16_t i = (uint16_t)k;
+
 		if (intent(&s->rows.row[i]) != INTENT_DRAIN)
 			continue;
 		if (s->reload.state == RELOAD_IDLE && row_idle(s, i)) {

@@ -65,7 +65,7 @@ open_address(struct supervisor *s, const struct manifest_addr *addr, uint32_t in
 	struct sockaddr_storage bound;
 	socklen_t len;
 	char port[8];
-	int fd, r;
+	int fd = -1, r;
 
 	snprintf(port, sizeof port, "%u", addr->port);
 	r = getaddrinfo(addr->host, port, &hints, &found);
