@@ -7,12 +7,13 @@
 int
 config_create(struct segment *ret, const struct manifest *manifest, uint32_t generation)
 {
-	const uint64_t geometry[4] = {manifest->snapshot_len, manifest_hash(manifest), generation, 0};
+	const uint64_t geometry[4] = {manifest->snapshot_len, manifest_hash(manifest), generation,
+				      0};
 	struct segment seg;
 	int r;
 
-	r = segment_create(&seg, SEGMENT_CONFIG, CONFIG_LAYOUT, SEGMENT_BODY + manifest->snapshot_len,
-			   geometry);
+	r = segment_create(&seg, SEGMENT_CONFIG, CONFIG_LAYOUT,
+			   SEGMENT_BODY + manifest->snapshot_len, geometry);
 	if (r < 0)
 		return r;
 	memcpy(segment_body(&seg), manifest->snapshot, manifest->snapshot_len);
