@@ -2,10 +2,13 @@
 #include "actors/policy/overlay.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STREAM_FIRST 256u               /* answers a stream's ring begins with; a power of two */
-#define SLOTS (OVERLAY_PREFIXES * 2)    /* of the prefix table: load at most one half */
+#define AHEAD 12u                       /* entries: memory latency over the work on one */
+#define SLOTS (OVERLAY_PREFIXES * 2)    /* of a prefix table: load at most one half */
 
 struct entry {                          /* one answer; its number is its place in the stream */
 	uint32_t row_gen, tokens;
@@ -26,9 +29,15 @@ struct row_sum {
 };
 
 struct prefix {
-	uint64_t hash;                  /* 0: empty */
-	uint32_t expires_ms;            /* since `born` */
+	uint64_t hash;
 	uint32_t row;
+	uint32_t turn;                  /* of its table when it was noted; another: empty */
+};
+
+struct prefixes {
+	struct prefix *table;
+	uint32_t turn;                  /* from 1 */
+	uint32_t n;
 };
 
 struct overlay {
@@ -36,11 +45,9 @@ struct overlay {
 	uint32_t rows;
 	struct overlay_stream *streams;
 	size_t length;
-	mono_ns born;
-	/* prefixes: a table, and a queue of its entries in the order they expire */
-	struct prefix *table;
-	struct prefix *queue;
-	uint32_t head, n;               /* of queue */
+	struct prefixes prefixes[2];
+	unsigned young;                 /* the one that notes go to */
+	mono_ns rotated;                /* when it began */
 };
 
 int
@@ -52,9 +59,11 @@ overlay_new(struct overlay **ret, uint32_t rows)
 		return -ENOMEM;
 	o->rows = rows;
 	o->row = calloc(rows ? rows : 1, sizeof *o->row);
-	o->table = calloc(SLOTS, sizeof *o->table);
-	o->queue = calloc(OVERLAY_PREFIXES, sizeof *o->queue);
-	if (!o->row || !o->table || !o->queue) {
+	for (unsigned i = 0; i < 2; i++) {
+		o->prefixes[i].turn = 1;
+		o->prefixes[i].table = calloc(SLOTS, sizeof(struct prefix));
+	}
+	if (!o->row || !o->prefixes[0].table || !o->prefixes[1].table) {
 		overlay_free(&o);
 		return -ENOMEM;
 	}
@@ -75,8 +84,8 @@ overlay_free(struct overlay **ret)
 		overlay_stream_close(o, &s);
 	}
 	free(o->row);
-	free(o->table);
-	free(o->queue);
+	free(o->prefixes[0].table);
+	free(o->prefixes[1].table);
 	free(o);
 	*ret = NULL;
 }
@@ -188,7 +197,11 @@ overlay_length(const struct overlay *o)
 	return o->length;
 }
 
-/* ---- prefixes ---- */
+/* ---- prefixes ----
+ *
+ * Two generations of one table: notes go to the younger, questions to both; when the younger is half a
+ * lifetime old, or full, the older is forgotten and takes its place.  Nothing is ever removed singly: an
+ * entry of another turn of its table is an empty place, so forgetting is one increment. */
 
 static uint32_t
 home_of(uint64_t hash, uint32_t row)
@@ -197,94 +210,88 @@ home_of(uint64_t hash, uint32_t row)
 	return (uint32_t)((hash ^ row * 0x9e3779b97f4a7c15ull) >> 20) & (SLOTS - 1);
 }
 
-/* Where {hash, row} is, or the empty place where it would go. */
+/* The tables are larger than the caches: what will be looked at AHEAD entries on is asked for now. */
+static void
+ask_for(const struct prefixes *p, uint64_t hash, uint32_t row)
+{
+	__builtin_prefetch(&p->table[home_of(hash, row)], 1);
+}
+
+/* Where {hash, row} is, or the empty place where it would go; there is one, at most half are taken. */
 static uint32_t
-prefix_place(const struct overlay *o, uint64_t hash, uint32_t row)
+prefix_place(const struct prefixes *p, uint64_t hash, uint32_t row)
 {
 	uint32_t at = home_of(hash, row);
 
-	while (o->table[at].hash != 0 && (o->table[at].hash != hash || o->table[at].row != row))
+	while (p->table[at].turn == p->turn && (p->table[at].hash != hash || p->table[at].row != row))
 		at = (at + 1) & (SLOTS - 1);
 	return at;
 }
 
-/* Linear probing without tombstones: whoever probed past the hole moves back into it. */
-static void
-prefix_remove(struct overlay *o, uint32_t hole)
+static bool
+prefix_known(const struct prefixes *p, uint64_t hash, uint32_t row)
 {
-	uint32_t at = hole;
+	return p->n > 0 && p->table[prefix_place(p, hash, row)].turn == p->turn;
+}
 
-	for (;;) {
-		at = (at + 1) & (SLOTS - 1);
-		const struct prefix *p = &o->table[at];
-
-		if (p->hash == 0)
-			break;
-		uint32_t home = home_of(p->hash, p->row);
-
-		if (((at - home) & (SLOTS - 1)) >= ((at - hole) & (SLOTS - 1))) {
-			o->table[hole] = *p;
-			hole = at;
-		}
+static void
+prefixes_forget(struct prefixes *p)
+{
+	p->n = 0;
+	if (++p->turn == 0) {           /* once in 2^32: old entries would look new */
+		memset(p->table, 0, SLOTS * sizeof *p->table);
+		p->turn = 1;
 	}
-	o->table[hole].hash = 0;
 }
 
 static void
-queue_pop(struct overlay *o)
+rotate(struct overlay *o, mono_ns now)
 {
-	const struct prefix *old = &o->queue[o->head];
-	uint32_t at = prefix_place(o, old->hash, old->row);
+	const mono_ns half = OVERLAY_PREFIX_NS / 2;
 
-	/* an entry noted again has a newer place in the queue: that one will take it out */
-	if (o->table[at].hash != 0 && o->table[at].expires_ms == old->expires_ms)
-		prefix_remove(o, at);
-	o->head = (o->head + 1) & (OVERLAY_PREFIXES - 1);
-	o->n--;
-}
-
-static uint32_t
-since_born_ms(struct overlay *o, mono_ns now)
-{
-	if (o->born == 0)
-		o->born = now;
-	return (uint32_t)((now - o->born) / 1000000u);
+	if (now - o->rotated >= 2 * half)       /* both are too old */
+		prefixes_forget(&o->prefixes[o->young]);
+	o->young ^= 1;
+	prefixes_forget(&o->prefixes[o->young]);
+	o->rotated = now;
 }
 
 void
 overlay_note(struct overlay *o, uint16_t row, const uint64_t *hash, size_t n, mono_ns now)
 {
-	uint32_t now_ms = since_born_ms(o, now);
-	uint32_t expires_ms = now_ms + (uint32_t)(OVERLAY_PREFIX_NS / 1000000u);
+	struct prefixes *young;
 
-	while (o->n > 0 && (int32_t)(now_ms - o->queue[o->head].expires_ms) >= 0)
-		queue_pop(o);
+	if (now - o->rotated >= OVERLAY_PREFIX_NS / 2)
+		rotate(o, now);
+	young = &o->prefixes[o->young];
 	for (size_t i = 0; i < n; i++) {
-		if (hash[i] == 0)
-			continue;
-		if (o->n == OVERLAY_PREFIXES)
-			queue_pop(o);
-		struct prefix *p = &o->table[prefix_place(o, hash[i], row)];
+		if (i + AHEAD < n)
+			ask_for(young, hash[i + AHEAD], row);
+		if (young->n == OVERLAY_PREFIXES) {
+			rotate(o, now);
+			young = &o->prefixes[o->young];
+		}
+		struct prefix *p = &young->table[prefix_place(young, hash[i], row)];
 
-		if (p->hash != 0 && p->expires_ms == expires_ms)
-			continue;       /* noted in this very millisecond: it is in the queue already */
-		*p = (struct prefix){.hash = hash[i], .expires_ms = expires_ms, .row = row};
-		o->queue[(o->head + o->n) & (OVERLAY_PREFIXES - 1)] = *p;
-		o->n++;
+		young->n += p->turn != young->turn;
+		*p = (struct prefix){.hash = hash[i], .row = row, .turn = young->turn};
 	}
 }
 
 size_t
 overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n, mono_ns now)
 {
-	uint32_t now_ms = since_born_ms(o, now);
-
-	if (o->n == 0)
+	if (now - o->rotated >= OVERLAY_PREFIX_NS / 2)
+		rotate(o, now);
+	if (o->prefixes[0].n + o->prefixes[1].n == 0)
 		return known;
 	while (known < n) {
-		const struct prefix *p = &o->table[prefix_place(o, hash[known], row)];
-
-		if (p->hash == 0 || (int32_t)(now_ms - p->expires_ms) >= 0)
+		if (known + AHEAD < n) {
+			ask_for(&o->prefixes[0], hash[known + AHEAD], row);
+			ask_for(&o->prefixes[1], hash[known + AHEAD], row);
+		}
+		if (!prefix_known(&o->prefixes[0], hash[known], row) &&
+		    !prefix_known(&o->prefixes[1], hash[known], row))
 			break;
 		known++;
 	}

@@ -5,10 +5,11 @@
  *            charge, or the answer was discarded.  Read the watermarks (overlay_settle), then the
  *            cells, then the overlay (overlay_row): a race counts a request twice for a moment and
  *            never misses one (protocols.md 5.4).
- * Prefixes   what a request sent to a row will leave in its cache, for OVERLAY_PREFIX_NS from the
- *            decision: by then kvevents has applied the `routed` note and the index says the same.
- *            Asked only beyond the depth the index knows, so what both know costs nothing.  A bounded
- *            table (OVERLAY_PREFIXES); the oldest leave first.  Too old or too few only under-counts.
+ * Prefixes   what a request sent to a row will leave in its cache, for at least half of
+ *            OVERLAY_PREFIX_NS from the decision and never longer than all of it: by then kvevents has
+ *            applied the `routed` note and the index says the same.  Asked only beyond the depth the
+ *            index knows, so what both know costs nothing.  A bounded table (twice OVERLAY_PREFIXES);
+ *            full, the older half is forgotten.  Too old or too few only under-counts.
  * Ownership  private memory of the policy process.  One thread.
  * Cost       push, settle, row: tens of nanoseconds.  Prefixes: one probe a block.
  * Errors     -ENOMEM only at overlay_new and overlay_stream_open and when a stream outgrows its ring;
@@ -21,7 +22,7 @@
 #include "shm/segment.h"
 
 #define OVERLAY_PREFIX_NS 1000000000ull /* protocols.md 3: cap 1 s */
-#define OVERLAY_PREFIXES  (1u << 18)    /* blocks remembered; table and ring together 12 MiB */
+#define OVERLAY_PREFIXES  (1u << 17)    /* blocks remembered of each half lifetime; 4 MiB each */
 #define OVERLAY_NO_ROW    0xffffu       /* an answer that charges nobody */
 
 struct overlay;

@@ -111,9 +111,9 @@ Test(overlay, charges_of_a_former_row_generation_are_nobodys)
 	overlay_free(&o);
 }
 
-Test(overlay, a_prefix_sent_to_a_row_counts_there_for_a_second_and_nowhere_else)
+Test(overlay, a_prefix_sent_to_a_row_counts_there_for_a_while_and_nowhere_else)
 {
-	const mono_ns t = 5000000000ull;
+	const mono_ns t = 5000000000ull, half = OVERLAY_PREFIX_NS / 2;
 	uint64_t h[10];
 	struct overlay *o;
 
@@ -127,49 +127,42 @@ Test(overlay, a_prefix_sent_to_a_row_counts_there_for_a_second_and_nowhere_else)
 	cr_assert_eq(overlay_depth(o, 3, h, 8, 10, t), 8, "never less than the index knows");
 	cr_assert_eq(overlay_depth(o, 3, h, 0, 4, t), 4, "never more than asked");
 	cr_assert_eq(overlay_depth(o, 4, h, 0, 10, t), 0);
-	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + OVERLAY_PREFIX_NS - 1000000), 6);
-	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + OVERLAY_PREFIX_NS), 0);
-	overlay_note(o, 3, h, 3, t + OVERLAY_PREFIX_NS / 2);    /* noted again: lives on */
-	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + OVERLAY_PREFIX_NS), 3);
-	overlay_note(o, 5, h + 9, 1, t + OVERLAY_PREFIX_NS + 1);/* sweeps what expired */
-	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + OVERLAY_PREFIX_NS + 1), 3);
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + half - 1), 6);
+	overlay_note(o, 3, h, 3, t + half);             /* noted again: lives on */
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + half), 6, "the older half still counts");
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 2 * half), 3);
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 3 * half), 0);
+	overlay_note(o, 3, h, 6, t + 4 * half);
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 60 * half), 0, "after a silence nothing is left");
 	overlay_free(&o);
 }
 
-/* Against a plain model, under churn far beyond the table's size: what it says it holds was noted on
- * that row within the second; what was noted lately and could not have been pushed out is there. */
+/* Under notes far beyond the tables' size: what they say was noted on that row; the newest are there. */
 Test(overlay, a_full_prefix_table_forgets_the_oldest_and_invents_nothing)
 {
-	const uint32_t total = OVERLAY_PREFIXES * 3;
+	const uint32_t total = OVERLAY_PREFIXES * 5;
 	struct overlay *o;
-	mono_ns t = 1000000000ull;
+	const mono_ns t = 1000000000ull;
 	uint64_t hash;
 
 	overlay_new(&o, ROWS);
 	for (uint32_t i = 0; i < total; i++) {
 		hash = (i + 1) * 0x9e3779b97f4a7c15ull;
 		overlay_note(o, (uint16_t)(i % ROWS), &hash, 1, t);
-		if (i % 1000 == 0)
-			t += 1000000;
 	}
 	for (uint32_t i = 0; i < total; i += 7) {
 		hash = (i + 1) * 0x9e3779b97f4a7c15ull;
 		size_t here = overlay_depth(o, (uint16_t)(i % ROWS), &hash, 0, 1, t);
 
 		cr_assert_eq(overlay_depth(o, (uint16_t)((i + 1) % ROWS), &hash, 0, 1, t), 0);
-		if (i >= total - OVERLAY_PREFIXES + 1000)
+		if (i >= total - OVERLAY_PREFIXES)
 			cr_assert_eq(here, 1, "entry %u of %u", i, total);
-		if (i < total - OVERLAY_PREFIXES)
+		if (i < total - 2 * OVERLAY_PREFIXES)
 			cr_assert_eq(here, 0, "entry %u of %u", i, total);
 	}
-	t += 2 * OVERLAY_PREFIX_NS;
-	hash = 1;
-	overlay_note(o, 0, &hash, 1, t);                /* sweeps everything */
 	for (uint32_t i = 0; i < total; i += 7) {
 		hash = (i + 1) * 0x9e3779b97f4a7c15ull;
-		cr_assert_eq(overlay_depth(o, (uint16_t)(i % ROWS), &hash, 0, 1, t), 0);
+		cr_assert_eq(overlay_depth(o, (uint16_t)(i % ROWS), &hash, 0, 1, t + 2 * OVERLAY_PREFIX_NS), 0);
 	}
-	hash = 1;
-	cr_assert_eq(overlay_depth(o, 0, &hash, 0, 1, t), 1);
 	overlay_free(&o);
 }
