@@ -335,6 +335,22 @@ turn_ms(const struct supervisor *s, mono_ns now)
 	return (next - now) / MS + 1 < IDLE_MS ? (int)((next - now) / MS + 1) : IDLE_MS;
 }
 
+/* READY means that every seat is taken by a process that serves. */
+static void
+tell_manager(struct supervisor *s)
+{
+	bool all = s->reload.serving > 0;
+
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		all = all && (!s->child[i] || s->child[i]->state >= ROSTER_READY);
+	if (s->draining)
+		notify_state(&s->notify, NOTIFY_STOPPING, 0);
+	else if (s->notify.said == NOTIFY_NOTHING ? all : !reload_busy(&s->reload))
+		notify_state(&s->notify, NOTIFY_READY, s->reload.serving);
+	else if (s->notify.said == NOTIFY_READY)
+		notify_state(&s->notify, NOTIFY_RELOADING, 0);
+}
+
 static void
 turn(struct supervisor *s)
 {
@@ -384,6 +400,7 @@ turn(struct supervisor *s)
 	generation_event(s, &(struct reload_event){.type = RELOAD_TICK});
 	children_tick(s, now);
 	fleet_tick(s, now);
+	tell_manager(s);
 	atomic_store_explicit(&s->process.seg.head->heartbeat_ns, now, memory_order_relaxed);
 }
 
@@ -402,6 +419,7 @@ main(int argc, char **argv)
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
 		s->client[i].fd = -1;
 	reload_init(&s->reload);
+	notify_open(&s->notify);
 	r = options_parse(&s->options, argc, argv);
 	if (r < 0 && s->options.check_only)
 		r = check(&s->options);

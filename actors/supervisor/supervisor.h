@@ -9,6 +9,7 @@
  */
 #pragma once
 #include <sys/types.h>
+#include "actors/supervisor/notify.h"
 #include "actors/common/config.h"
 #include "actors/common/log.h"
 #include "actors/supervisor/reload.h"
@@ -124,6 +125,7 @@ struct supervisor {
 	unsigned drain_stage;                   /* 0 none, 1 ingress, 2 the others */
 	mono_ns drain_deadline_ns;
 	int exit_code;                          /* -1: run on */
+	struct notify notify;
 };
 
 /* rundir.c: one supervisor per run directory. */
