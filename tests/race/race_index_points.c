@@ -389,8 +389,8 @@ play(enum plot plot)
 int
 main(int argc, char **argv)
 {
-	uint64_t stops = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000;
-	uint64_t lookups = argc > 2 ? strtoull(argv[2], NULL, 10) : 200000;
+	uint64_t stops = argc > 1 ? strtoull(argv[1], NULL, 10) : 6000;
+	uint64_t lookups = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
 	int bad = 0;
 
 	for (unsigned plot = 0; plot < PLOTS; plot++)
