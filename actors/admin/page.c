@@ -1,0 +1,330 @@
+/* actors/admin/page.c -- shared memory as Prometheus text; see page.h. */
+#include "actors/admin/page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "actors/common/show.h"
+
+static void
+head(FILE *to, const char *name, const char *type, const char *help)
+{
+	fprintf(to, "# HELP pointsman_%s ", name);
+	for (const char *p = help; *p; p++)
+		fputs(*p == '\\' ? "\\\\" : *p == '\n' ? "\\n" : (char[]){*p, 0}, to);
+	fprintf(to, "\n# TYPE pointsman_%s %s\n", name, type);
+}
+
+static void
+label(FILE *to, const char *value)
+{
+	fputc('"', to);
+	for (const char *p = value; *p; p++)
+		if (*p == '"' || *p == '\\')
+			fprintf(to, "\\%c", *p);
+		else if (*p == '\n')
+			fputs("\\n", to);
+		else
+			fputc(*p, to);
+	fputc('"', to);
+}
+
+/* ---- processes ---- */
+
+/* Is (role, index) of process i new among those before it, dead ones included? */
+static bool
+first_of(const struct pm_view *view, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (view->process[k].role == view->process[i].role &&
+		    view->process[k].index == view->process[i].index)
+			return false;
+	return true;
+}
+
+static bool
+in_view(const struct pm_view *view, const struct pm_view_total *total)
+{
+	for (unsigned i = 0; i < view->n_processes; i++)
+		if (view->process[i].role == total->role && view->process[i].index == total->index)
+			return true;
+	return false;
+}
+
+static void
+count_line(FILE *to, const struct pm_view *view, enum counter c, enum process_role role, uint32_t index)
+{
+	const struct counter_info *info = &counter_info[c];
+	bool gauge = strcmp(info->type, "gauge") == 0;
+
+	if (strcmp(info->owner, "any") != 0 && strcmp(info->owner, process_role_name(role)) != 0)
+		return;
+	fprintf(to, "pointsman_%s%s{process=\"%s\",index=\"%u\"} %" PRIu64 "\n", info->name,
+		gauge ? "" : "_total", process_role_name(role), index,
+		pm_view_count(view, role, index, c));
+}
+
+static void
+counters(FILE *to, const struct pm_view *view)
+{
+	for (unsigned c = 1; c < COUNTER_END; c++) {
+		const struct counter_info *info = &counter_info[c];
+		bool gauge = strcmp(info->type, "gauge") == 0;
+		char name[80];
+
+		snprintf(name, sizeof name, "%s%s", info->name, gauge ? "" : "_total");
+		head(to, name, info->type, info->doc);
+		for (unsigned i = 0; i < view->n_processes; i++)
+			if (first_of(view, i))
+				count_line(to, view, (enum counter)c, view->process[i].role,
+					   view->process[i].index);
+		for (unsigned i = 0; i < view->n_totals; i++)
+			if (!in_view(view, &view->total[i]))
+				count_line(to, view, (enum counter)c, view->total[i].role,
+					   view->total[i].index);
+	}
+}
+
+static void
+roster(FILE *to, const struct pm_view *view)
+{
+	const struct roster_header *h = view->roster.head;
+	mono_ns now = clock_mono();
+	struct roster_entry e;
+	json_t *why = NULL;
+
+	head(to, "ready", "gauge", "1: fit to take requests, as /readyz says");
+	fprintf(to, "pointsman_ready %d\n", pm_show_ready(view, &why));
+	json_decref(why);
+	if (!h)
+		return;
+	head(to, "generation", "gauge", "configuration in force; 0: none yet");
+	fprintf(to, "pointsman_generation %u\n", atomic_load_explicit(&h->generation, memory_order_acquire));
+	head(to, "config_info", "gauge", "always 1; the hash of the documents in force as a label");
+	fprintf(to, "pointsman_config_info{hash=\"%016" PRIx64 "\"} 1\n", h->config_hash);
+	head(to, "last_reload_ok", "gauge", "0: the newest reload was refused");
+	fprintf(to, "pointsman_last_reload_ok %u\n", atomic_load_explicit(&h->last_reload_ok,
+									  memory_order_relaxed));
+	head(to, "draining", "gauge", "1: ending");
+	fprintf(to, "pointsman_draining %u\n", atomic_load_explicit(&h->draining, memory_order_relaxed));
+	head(to, "process_info", "gauge", "always 1; one series a process, its state as a label");
+	for (unsigned i = 0; i < ROSTER_MAX; i++)
+		if (pm_view_roster(view, i, &e))
+			fprintf(to, "pointsman_process_info{process=\"%s\",index=\"%u\",incarnation=\"%u\","
+				"generation=\"%u\",state=\"%s\"} 1\n",
+				process_role_name((enum process_role)e.role), e.index, e.incarnation,
+				e.generation, roster_state_name(atomic_load_explicit(&e.state,
+				memory_order_relaxed)));
+	head(to, "process_restarts_total", "counter", "rebirths of the process at this place");
+	for (unsigned i = 0; i < ROSTER_MAX; i++)
+		if (pm_view_roster(view, i, &e) && e.role != ROLE_POLICY &&     /* one a place */
+		    atomic_load_explicit(&e.state, memory_order_relaxed) != ROSTER_DRAINING)
+			fprintf(to, "pointsman_process_restarts_total{process=\"%s\",index=\"%u\"} %u\n",
+				process_role_name((enum process_role)e.role), e.index, e.restarts);
+	head(to, "process_heartbeat_age_seconds", "gauge", "since the process's loop last turned");
+	for (unsigned i = 0; i < ROSTER_MAX; i++) {
+		mono_ns beat = pm_view_roster(view, i, &e) ?
+			       pm_view_heartbeat(view, (enum process_role)e.role, e.incarnation) : 0;
+
+		if (beat)
+			fprintf(to, "pointsman_process_heartbeat_age_seconds{process=\"%s\",index=\"%u\","
+				"incarnation=\"%u\"} %.3f\n", process_role_name((enum process_role)e.role),
+				e.index, e.incarnation, now > beat ? (double)(now - beat) / 1e9 : 0);
+	}
+}
+
+static void
+prefix_index(FILE *to, const struct pm_view *view)
+{
+	const struct index_header *h = pm_view_index(view);
+
+	if (!h)
+		return;
+#define WORD(field, name, type, help) do { \
+		head(to, name, type, help); \
+		fprintf(to, "pointsman_%s %" PRIu64 "\n", name, (uint64_t)atomic_load_explicit(&h->field, \
+			memory_order_relaxed)); \
+	} while (0)
+	WORD(entries, "index_entries", "gauge", "blocks with at least one holder");
+	WORD(holders, "index_holders", "gauge", "pairs of block and holder");
+	WORD(refused, "index_refused_total", "counter", "blocks not noted: no room");
+	WORD(refused_speculative, "index_refused_speculative_total", "counter",
+	     "blocks not noted because they were only expected");
+	WORD(recoveries, "index_recoveries_total", "counter", "scans by a newborn writer");
+#undef WORD
+	head(to, "index_lanes", "gauge", "room for blocks");
+	fprintf(to, "pointsman_index_lanes %" PRIu64 "\n", h->nbuckets * 4);
+}
+
+/* ---- workers ---- */
+
+/* The row keeps series apart: a member with a new URL is another row while the old one drains. */
+static void
+labels(FILE *to, const struct pm_view_worker *w)
+{
+	fputs("{worker=", to);
+	label(to, w->name);
+	fprintf(to, ",rank=\"%u\",row=\"%u\",set=", w->rank, w->row);
+	label(to, w->set);
+	if (w->pool) {
+		fputs(",pool=", to);
+		label(to, w->pool);
+	}
+	fputs(",model=", to);
+	label(to, w->model);
+}
+
+/* false: unknown. */
+typedef bool worker_value_f(const struct pm_view_worker *w, double *ret);
+
+#define VALUE(name, condition, expression) \
+	static bool \
+	value_##name(const struct pm_view_worker *w, double *ret) \
+	{ \
+		*ret = (double)(expression); \
+		return condition; \
+	}
+VALUE(pending, true, w->load.pending)
+VALUE(prefilling, true, w->load.prefilling)
+VALUE(context, true, w->load.context)
+VALUE(decoding, true, w->load.decoding)
+VALUE(waiting, w->fresh && (w->reading.known & KNOWN_WAITING), w->reading.waiting)
+VALUE(running, w->fresh && (w->reading.known & KNOWN_RUNNING), w->reading.running)
+VALUE(kv_usage, w->fresh && (w->reading.known & KNOWN_KV_USAGE), w->reading.kv_usage)
+VALUE(num_blocks, w->reading.known & KNOWN_NUM_BLOCKS, w->reading.num_blocks)
+VALUE(block_tokens, w->block_tokens != 0, w->block_tokens)
+VALUE(age, w->reading_age_ms != UINT32_MAX, w->reading_age_ms / 1000.0)
+VALUE(misses, true, w->reading.misses)
+VALUE(received, true, w->received)
+VALUE(decoded, true, w->decoded)
+VALUE(applied, true, w->applied)
+VALUE(orphaned, true, w->orphaned)
+VALUE(failed, true, w->failed)
+VALUE(skipped, true, w->skipped)
+VALUE(gaps, true, w->gaps)
+VALUE(restarts, true, w->restarts)
+VALUE(samples, true, w->predictor.samples)
+VALUE(err_p50, w->predictor.samples != 0, w->predictor.err_p50)
+VALUE(err_p90, w->predictor.samples != 0, w->predictor.err_p90)
+#undef VALUE
+
+static const struct {
+	const char *name, *type, *help;
+	worker_value_f *value;
+} series[] = {
+	{"pending_tokens", "gauge", "uncached prompt tokens sent there, no first byte yet", value_pending},
+	{"prefilling", "gauge", "our requests there without a first byte", value_prefilling},
+	{"context_tokens", "gauge", "prompt tokens of our requests that decode there", value_context},
+	{"decoding", "gauge", "our requests that decode there", value_decoding},
+	{"waiting", "gauge", "requests waiting, as the engine says", value_waiting},
+	{"running", "gauge", "requests running, as the engine says", value_running},
+	{"kv_usage", "gauge", "share of KV blocks held by live requests, 0..1", value_kv_usage},
+	{"kv_blocks", "gauge", "KV blocks the engine has", value_num_blocks},
+	{"block_tokens", "gauge", "tokens of a KV block", value_block_tokens},
+	{"reading_age_seconds", "gauge", "since the engine last answered a scrape", value_age},
+	{"scrape_misses", "gauge", "scrapes missed in a row", value_misses},
+	{"events_received_total", "counter", "KV events received", value_received},
+	{"events_decoded_total", "counter", "KV events decoded", value_decoded},
+	{"events_applied_total", "counter", "KV events applied to the index", value_applied},
+	{"events_orphaned_total", "counter", "KV events whose parent was unknown", value_orphaned},
+	{"events_failed_total", "counter", "KV events that did not decode", value_failed},
+	{"events_skipped_total", "counter", "KV events not ours to apply", value_skipped},
+	{"event_gaps_total", "counter", "holes in its event sequence", value_gaps},
+	{"restarts_total", "counter", "restarts of the engine seen", value_restarts},
+	{"predictor_samples", "gauge", "outcomes its predictor has learned from", value_samples},
+	{"predictor_error_p50_seconds", "gauge", "median absolute error of predicted TTFT", value_err_p50},
+	{"predictor_error_p90_seconds", "gauge", "90th percentile of that error", value_err_p90},
+};
+
+static const char *
+predictor_name(unsigned state)
+{
+	static const char *const names[] = {"calibrating", "ready", "frozen"};
+
+	return state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+/* One series a state, 1 for the one it is in. */
+static void
+state_lines(FILE *to, const struct pm_view_worker *w, const char *name, const char *(*name_of)(unsigned),
+	    unsigned first, unsigned last, unsigned is)
+{
+	for (unsigned i = first; i <= last; i++) {
+		fprintf(to, "pointsman_worker_%s", name);
+		labels(to, w);
+		fprintf(to, ",state=\"%s\"} %d\n", name_of(i), i == is);
+	}
+}
+
+static const char *
+state_name(unsigned state)
+{
+	return row_state_name((enum row_state)state);
+}
+
+static void
+worker_states(FILE *to, const struct pm_view *view, mono_ns now)
+{
+	static const char *const names[] = {"state", "cache_state", "predictor_state"};
+	static const char *const helps[] = {
+		"1 for the state it is in", "1 for what our picture of its cache is",
+		"1 for the state of its predictor",
+	};
+	struct pm_view_worker w;
+
+	for (unsigned k = 0; k < 3; k++) {
+		char name[40];
+
+		snprintf(name, sizeof name, "worker_%s", names[k]);
+		head(to, name, "gauge", helps[k]);
+		for (unsigned i = 0; i < pm_view_rows(view); i++) {
+			if (!pm_view_worker(view, (uint16_t)i, now, &w))
+				continue;
+			if (k == 0)
+				state_lines(to, &w, names[k], state_name, ROW_DRAINING, ROW_UP, w.state);
+			else if (k == 1)
+				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
+					    CACHE_APPROXIMATE, w.cache_state);
+			else
+				state_lines(to, &w, names[k], predictor_name, PREDICTOR_CALIBRATING,
+					    PREDICTOR_FROZEN, w.predictor.state);
+		}
+	}
+}
+
+static void
+workers(FILE *to, const struct pm_view *view)
+{
+	mono_ns now = clock_mono();
+	struct pm_view_worker w;
+
+	worker_states(to, view, now);
+	for (size_t k = 0; k < sizeof series / sizeof series[0]; k++) {
+		char name[80];
+
+		snprintf(name, sizeof name, "worker_%s", series[k].name);
+		head(to, name, series[k].type, series[k].help);
+		for (unsigned i = 0; i < pm_view_rows(view); i++) {
+			double value;
+
+			if (!pm_view_worker(view, (uint16_t)i, now, &w) || !series[k].value(&w, &value))
+				continue;
+			fprintf(to, "pointsman_%s", name);
+			labels(to, &w);
+			fprintf(to, value == floor(value) && fabs(value) < 1e15 ? "} %.0f\n" : "} %.6g\n",
+				value);
+		}
+	}
+}
+
+void
+page_print(FILE *to, const struct pm_view *view)
+{
+	head(to, "up", "gauge", "1: this page was made");
+	fputs("pointsman_up 1\n", to);
+	roster(to, view);
+	counters(to, view);
+	prefix_index(to, view);
+	workers(to, view);
+}
