@@ -13,14 +13,16 @@
 #include "proto/openai.h"
 
 #define EDIT_TEXT_MAX (6 * MANIFEST_MODEL_MAX + 2)      /* a quoted name, every byte escaped */
-#define BYTES_PER_TOKEN 4u      /* guess for text whose tokens nobody told us; only load is charged by it */
+#define BYTES_PER_TOKEN 4u      /* guess where nobody told us tokens; only load is charged by it */
 
 _Static_assert((int)CHOOSE_PREDICTED_TTFT == (int)MANIFEST_MINIMIZE_PREDICTED_TTFT &&
-	       (int)CHOOSE_RANDOM == (int)MANIFEST_MINIMIZE_RANDOM &&
-	       (int)CHOOSE_ROUND_ROBIN == (int)MANIFEST_MINIMIZE_ROUND_ROBIN &&
-	       (int)CHOOSE_LEAST_PREFILL == (int)MANIFEST_MINIMIZE_LEAST_PREFILL &&
-	       (int)CHOOSE_LEAST_REQUESTS == (int)MANIFEST_MINIMIZE_LEAST_REQUESTS, "one order of objectives");
-_Static_assert(sizeof ((struct msg_answer *)0)->candidates / sizeof(struct rec_candidate) == CHOOSE_RANKED,
+		       (int)CHOOSE_RANDOM == (int)MANIFEST_MINIMIZE_RANDOM &&
+		       (int)CHOOSE_ROUND_ROBIN == (int)MANIFEST_MINIMIZE_ROUND_ROBIN &&
+		       (int)CHOOSE_LEAST_PREFILL == (int)MANIFEST_MINIMIZE_LEAST_PREFILL &&
+		       (int)CHOOSE_LEAST_REQUESTS == (int)MANIFEST_MINIMIZE_LEAST_REQUESTS,
+	       "one order of objectives");
+_Static_assert(sizeof((struct msg_answer *)0)->candidates / sizeof(struct rec_candidate) ==
+		       CHOOSE_RANKED,
 	       "an answer carries what choose ranks");
 _Static_assert(sizeof ((struct msg_answer *)0)->roots / sizeof(struct rec_root) == GATHER_CHAINS,
 	       "an answer carries every chain");
@@ -54,12 +56,20 @@ struct question {
 	unsigned n_ranked;
 };
 
-enum stage { STAGE_ASKED, STAGE_PARSED, STAGE_TOKENIZED, STAGE_HASHED, STAGE_MATCHED, STAGE_PREDICTED,
-	STAGE_CHOSEN, STAGE_SENT };
+enum stage {
+	STAGE_ASKED,
+	STAGE_PARSED,
+	STAGE_TOKENIZED,
+	STAGE_HASHED,
+	STAGE_MATCHED,
+	STAGE_PREDICTED,
+	STAGE_CHOSEN,
+	STAGE_SENT
+};
 
 int
-evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens, struct process_segment *process,
-	     uint32_t policy_gen)
+evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens,
+	     struct process_segment *process, uint32_t policy_gen)
 {
 	struct evaluate *e = calloc(1, sizeof *e);
 
@@ -69,7 +79,8 @@ evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *token
 	e->tokens = tokens;
 	e->process = process;
 	e->policy_gen = policy_gen;
-	if (gather_new(&e->gather, view) < 0 || prompt_new(&e->prompt) < 0 || record_new(&e->record) < 0) {
+	if (gather_new(&e->gather, view) < 0 || prompt_new(&e->prompt) < 0 ||
+	    record_new(&e->record) < 0) {
 		evaluate_free(&e);
 		return -ENOMEM;
 	}
@@ -94,8 +105,8 @@ evaluate_free(struct evaluate **ret)
 /* ---- reject ---- */
 
 __attribute__((format(printf, 6, 7))) static void
-reject(struct evaluate *e, struct msg_answer *answer, unsigned status, const char *code, const char *rule,
-       const char *format, ...)
+reject(struct evaluate *e, struct msg_answer *answer, unsigned status, const char *code,
+       const char *rule, const char *format, ...)
 {
 	va_list args;
 
@@ -123,24 +134,27 @@ find_model(struct evaluate *e, struct question *q, struct msg_answer *answer)
 			q->model = &manifest->models[0];
 			return true;
 		}
-		reject(e, answer, 400, "model_required", "model", "you must provide a model parameter");
+		reject(e, answer, 400, "model_required", "model",
+		       "you must provide a model parameter");
 		return false;
 	}
 	q->model = manifest_find_model(manifest, q->body.model, q->body.n_model);
 	if (!q->model)
-		reject(e, answer, 404, "model_not_found", "model", "The model `%.200s` does not exist", q->body.model);
+		reject(e, answer, 404, "model_not_found", "model",
+		       "The model `%.200s` does not exist", q->body.model);
 	return q->model != NULL;
 }
 
-/* The name under which a worker of this model is asked for tokens: that of its first set that may be
- * asked.  NULL: none may. */
+/* The name under which a worker of this model is asked for tokens: that of its first set that may
+ * be asked.  NULL: none may. */
 static const char *
 tokenizer_model(const struct evaluate *e, const struct manifest_model *model)
 {
 	const struct manifest *manifest = e->view->manifest;
 
 	for (uint32_t i = 0; i < model->n_members; i++) {
-		const struct manifest_set *set = &manifest->sets[manifest->members[model->members[i]].set];
+		const struct manifest_set *set =
+			&manifest->sets[manifest->members[model->members[i]].set];
 
 		if (set->tokenize)
 			return set->model;
@@ -150,7 +164,8 @@ tokenizer_model(const struct evaluate *e, const struct manifest_model *model)
 
 /* The worker that is asked: any of that name that is up; the same for the same content. */
 static const struct manifest_member *
-tokenizer_of(const struct evaluate *e, const struct manifest_model *model, const char *name, struct token_key key)
+tokenizer_of(const struct evaluate *e, const struct manifest_model *model, const char *name,
+	     struct token_key key)
 {
 	const struct manifest *manifest = e->view->manifest;
 	const struct manifest_member *found = NULL;
@@ -162,8 +177,8 @@ tokenizer_of(const struct evaluate *e, const struct manifest_model *model, const
 		struct row_reading reading;
 		uint16_t row = e->view->row_of[m];
 
-		if (!manifest->sets[member->set].tokenize || strcmp(manifest->sets[member->set].model, name) != 0 ||
-		    row == ROW_NONE)
+		if (!manifest->sets[member->set].tokenize ||
+		    strcmp(manifest->sets[member->set].model, name) != 0 || row == ROW_NONE)
 			continue;
 		row_reading_read(&e->view->rows.row[row], &reading);
 		enum row_state state = row_state(&e->view->rows.row[row], &reading);
@@ -188,8 +203,8 @@ take_ids(struct question *q, const uint32_t *ids, size_t n, uint32_t all, enum t
 
 /* False: the ids are being fetched under *ret_key. */
 static bool
-find_tokens(struct evaluate *e, struct question *q, const char *body, bool tokens_failed, mono_ns now,
-	    struct token_key *ret_key)
+find_tokens(struct evaluate *e, struct question *q, const char *body, bool tokens_failed,
+	    mono_ns now, struct token_key *ret_key)
 {
 	const char *name = tokenizer_model(e, q->model);
 	const uint32_t *ids;
@@ -207,7 +222,8 @@ find_tokens(struct evaluate *e, struct question *q, const char *body, bool token
 		return true;
 	}
 	if (!e->tokens || !name || !q->prompt.hashed ||
-	    !prompt_request(e->prompt, (enum openai_route)q->slot->route, &q->body, body, name, &text))
+	    !prompt_request(e->prompt, (enum openai_route)q->slot->route, &q->body, body, name,
+			    &text))
 		return true;
 	*ret_key = tokensource_key(text.p, text.len);
 	if (tokensource_find(e->tokens, *ret_key, &ids, &n)) {
@@ -219,8 +235,8 @@ find_tokens(struct evaluate *e, struct question *q, const char *body, bool token
 		return true;
 	const struct manifest_member *member = tokenizer_of(e, q->model, name, *ret_key);
 
-	if (!member || tokensource_request(e->tokens, *ret_key, member->url.host, member->url.port, text.p, text.len,
-					   now) < 0)
+	if (!member || tokensource_request(e->tokens, *ret_key, member->url.host, member->url.port,
+					   text.p, text.len, now) < 0)
 		return true;
 	count_add(e->process, COUNTER_tokenize_calls, 1);
 	return false;
@@ -234,7 +250,8 @@ decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
 	const struct manifest_policy *policy = &e->view->manifest->policies[q->model->policy];
 	struct choose_input input;
 
-	gather_hash(e->gather, q->model, &q->prompt);   /* without memory: no prefix, the rest stands */
+	/* without memory there is no prefix; the rest stands */
+	gather_hash(e->gather, q->model, &q->prompt);
 	q->stage_ns[STAGE_HASHED] = clock_mono();
 	gather_match(e->gather);
 	q->stage_ns[STAGE_MATCHED] = clock_mono();
@@ -265,13 +282,14 @@ microseconds(double seconds)
 }
 
 static void
-add_edits(struct evaluate *e, const struct question *q, unsigned rank, const char *model, struct rec_candidate *to)
+add_edits(struct evaluate *e, const struct question *q, unsigned rank, const char *model,
+	  struct rec_candidate *to)
 {
 	const struct openai_span *span = &q->body.field[OPENAI_FIELD_MODEL];
 	ssize_t n;
 
-	if (span->len_bytes == 0 || (q->body.n_model == strlen(model) && memcmp(q->body.model, model,
-										q->body.n_model) == 0))
+	if (span->len_bytes == 0 || (q->body.n_model == strlen(model) &&
+				     memcmp(q->body.model, model, q->body.n_model) == 0))
 		return;
 	char *text = e->edit[rank];
 
@@ -309,9 +327,16 @@ fill_choice(struct evaluate *e, struct question *q, struct msg_answer *answer)
 		struct rec_candidate *to = &answer->candidates[i];
 
 		*to = (struct rec_candidate){
-			.row = c->row, .row_gen = c->row_gen, .uncached = uncached_of(c), .cached = c->cached,
-			.ttft = microseconds(c->out.ttft_s), .root = c->chain, .rank = c->rank,
-			.pending = c->out.ahead, .context = c->in.context, .decoding = c->in.decoding,
+			.row = c->row,
+			.row_gen = c->row_gen,
+			.uncached = uncached_of(c),
+			.cached = c->cached,
+			.ttft = microseconds(c->out.ttft_s),
+			.root = c->chain,
+			.rank = c->rank,
+			.pending = c->out.ahead,
+			.context = c->in.context,
+			.decoding = c->in.decoding,
 		};
 		add_edits(e, q, i, model, to);
 		if (i == 0)
@@ -329,7 +354,8 @@ remember(struct evaluate *e, struct question *q)
 	const struct gather_chain *c = gather_chain(e->gather, best->chain);
 	size_t known = best->exact / c->block_tokens;
 
-	overlay_note(e->view->overlay, best->row, c->hash + known, c->n - known, q->stage_ns[STAGE_CHOSEN]);
+	overlay_note(e->view->overlay, best->row, c->hash + known, c->n - known,
+		     q->stage_ns[STAGE_CHOSEN]);
 }
 
 static void
@@ -388,8 +414,9 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	answer->prompt = q->exact_prompt;
 	answer->source = (uint8_t)q->source;
 	write_record(e, q, answer);
-	answer->number = overlay_push(e->view->overlay, q->from->stream, chosen ? best->row : OVERLAY_NO_ROW,
-				      chosen ? best->row_gen : 0, chosen ? best->uncached : 0, answer->pick);
+	answer->number =
+		overlay_push(e->view->overlay, q->from->stream, chosen ? best->row : OVERLAY_NO_ROW,
+			     chosen ? best->row_gen : 0, chosen ? best->uncached : 0, answer->pick);
 	if (chosen)
 		remember(e, q);
 	count_add(e->process, chosen ? COUNTER_decisions : COUNTER_rejections, 1);
@@ -412,8 +439,9 @@ current_slot(const struct view_ingress *from, const struct msg_ask *ask)
 }
 
 enum evaluate_result
-evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask, mono_ns asked_ns,
-		  bool tokens_failed, struct msg_answer *ret, struct token_key *ret_key)
+evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask,
+		  mono_ns asked_ns, bool tokens_failed, struct msg_answer *ret,
+		  struct token_key *ret_key)
 {
 	mono_ns began_ns = clock_mono();
 	struct question q = {.from = from, .ask = ask, .stage_ns = {[STAGE_ASKED] = asked_ns}};
@@ -437,14 +465,16 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 		q.body.max_tokens = q.body.priority = OPENAI_UNKNOWN;
 		q.body.model[0] = '\0';
 	} else if (q.body.n_prompts > EVALUATE_PROMPTS) {
-		reject(e, ret, 400, "too_many_prompts", "body", "%zu prompts in one request; at most %u",
-		       q.body.n_prompts, EVALUATE_PROMPTS);
+		reject(e, ret, 400, "too_many_prompts", "body",
+		       "%zu prompts in one request; at most %u", q.body.n_prompts,
+		       EVALUATE_PROMPTS);
 	} else if (find_model(e, &q, ret)) {
 		q.stage_ns[STAGE_PARSED] = clock_mono();
 		if (!find_tokens(e, &q, body, tokens_failed, began_ns, ret_key))
 			return EVALUATE_WAIT;
 		q.stage_ns[STAGE_TOKENIZED] = clock_mono();
-		decide(e, &q, q.slot->attempt > 0 ? q.slot->row : ROW_NONE, q.stage_ns[STAGE_TOKENIZED]);
+		decide(e, &q, q.slot->attempt > 0 ? q.slot->row : ROW_NONE,
+		       q.stage_ns[STAGE_TOKENIZED]);
 		if (q.n_ranked > 0) {
 			take_pick(e);
 			fill_choice(e, &q, ret);
@@ -476,7 +506,7 @@ evaluate_self_test(struct evaluate *e, const char **why)
 			const struct gather_candidate *c = gather_at(e->gather, q.order[k]);
 
 			if (c->row == ROW_NONE || !(c->out.ttft_s >= 0)) {
-				*why = "a candidate without a row, or with a prediction that is no time";
+				*why = "a candidate has no row, or its prediction is no time";
 				return -EBADMSG;
 			}
 		}

@@ -1,14 +1,18 @@
 /* actors/policy/evaluate.h -- one question to one answer.
  *
- * Question   {ingress incarnation, slot, slot generation, ask}: the rest lies in the slot and arena.
- * Steps      is it still current - view of the body - model to policy - token ids - hashes - match -
- *            candidates - choice - answer, decision record, overlay.  Number and overlay entry are
- *            given within the call, so the caller must send the answer before it evaluates another.
- * Tokens     token-id prompts directly; text by a worker's /tokenize: EVALUATE_WAIT says that the ids
- *            are being fetched under *ret_key (tokensource.h); ask again when they came or failed.
- *            Several prompts in one request: all are charged, the first decides the prefix.
+ * Question   {ingress incarnation, slot, slot generation, ask}: the rest lies in the slot and
+ *            arena.
+ * Steps      is it still current - view of the body - model to policy - token ids - hashes - match
+ *            - candidates - choice - answer, decision record, overlay.  Number and overlay entry
+ *            are given within the call, so the caller must send the answer before it evaluates
+ *            another.
+ * Tokens     token-id prompts directly; text by a worker's /tokenize: EVALUATE_WAIT says that the
+ *            ids are being fetched under *ret_key (tokensource.h); ask again when they came or
+ *            failed.  Several prompts in one request: all are charged, the first decides the
+ *            prefix.
  * No prefix  is looked for when a hit is impossible or unknowable: prompt_logprobs,
- *            truncate_prompt_tokens, images and other media, routes that render prompts their own way.
+ *            truncate_prompt_tokens, images and other media, routes that render prompts their own
+ *            way.
  * Errors     answered, in OpenAI's terms: 400 not JSON and where, or more than EVALUATE_PROMPTS
  *            prompts; 404 no such model; 503 no worker of it is up.  What the engine can judge
  *            (missing messages, bad parameters) is left to the engine.
@@ -30,11 +34,13 @@ struct evaluate;
 
 int evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens,
 		 struct process_segment *process, uint32_t policy_gen);
-	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0, -ENOMEM. */
+	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0,
+	 * -ENOMEM. */
 void evaluate_free(struct evaluate **ret);
 
-enum evaluate_result evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask,
-				       mono_ns asked_ns, bool tokens_failed, struct msg_answer *ret,
+enum evaluate_result evaluate_question(struct evaluate *e, struct view_ingress *from,
+				       const struct msg_ask *ask, mono_ns asked_ns,
+				       bool tokens_failed, struct msg_answer *ret,
 				       struct token_key *ret_key);
 	/* STALE: slot or ask is no longer current; nothing is owed but to a cancel.
 	 * tokens_failed: do not wait for ids again. */

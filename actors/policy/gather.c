@@ -1,4 +1,5 @@
-/* actors/policy/gather.c -- hashes, matches, loads and predictions of one decision; see gather.h. */
+/* actors/policy/gather.c -- hashes, matches, loads and predictions of one decision; see
+ * gather.h. */
 #include "actors/policy/gather.h"
 
 #include <errno.h>
@@ -47,7 +48,8 @@ gather_new(struct gather **ret, struct view *view)
 	g->match = calloc(view->rows.capacity, sizeof *g->match);
 	g->candidate = calloc(members, sizeof *g->candidate);
 	g->choose = calloc(members, sizeof *g->choose);
-	g->learned = calloc(view->manifest->n_sets ? view->manifest->n_sets : 1, sizeof *g->learned);
+	g->learned =
+		calloc(view->manifest->n_sets ? view->manifest->n_sets : 1, sizeof *g->learned);
 	if (!g->depth || !g->match || !g->candidate || !g->choose || !g->learned) {
 		gather_free(&g);
 		return -ENOMEM;
@@ -93,7 +95,8 @@ static unsigned
 chain_of(const struct gather *g, const char *model, uint32_t block_tokens)
 {
 	for (unsigned i = 0; i < g->n_chains; i++)
-		if (g->chain[i].block_tokens == block_tokens && strcmp(g->chain[i].model, model) == 0)
+		if (g->chain[i].block_tokens == block_tokens &&
+		    strcmp(g->chain[i].model, model) == 0)
 			return i;
 	return GATHER_NO_CHAIN;
 }
@@ -114,15 +117,17 @@ chain_hash(struct gather *g, const char *model, uint32_t block_tokens)
 	}
 	c->model = model;
 	c->block_tokens = block_tokens;
-	c->root = blocks_root(index_seed(g->view->index), model, (struct slice){NULL, 0}, g->prompt.salt,
-			      block_tokens);
-	c->n = blockhash_chain(c->root, g->prompt.ids, g->prompt.n_ids, block_tokens, c->hash, blocks);
+	c->root = blocks_root(index_seed(g->view->index), model, (struct slice){NULL, 0},
+			      g->prompt.salt, block_tokens);
+	c->n = blockhash_chain(c->root, g->prompt.ids, g->prompt.n_ids, block_tokens, c->hash,
+			       blocks);
 	g->n_chains++;
 	return 0;
 }
 
 int
-gather_hash(struct gather *g, const struct manifest_model *model, const struct gather_prompt *prompt)
+gather_hash(struct gather *g, const struct manifest_model *model,
+	    const struct gather_prompt *prompt)
 {
 	const struct manifest *manifest = g->view->manifest;
 
@@ -197,8 +202,8 @@ prior_coefs(const struct manifest_set *set, float ret[COEF_COUNT])
 	ret[COEF_STEP] = (float)set->prior.step_s;
 }
 
-/* A row that is still calibrating starts from the mean of its set's rows that are not, else from the
- * configuration: a guess beside learned neighbours would starve it, or drown it. */
+/* A row that is still calibrating starts from the mean of its set's rows that are not, else from
+ * the configuration: a guess beside learned neighbours would starve it, or drown it. */
 static void
 fill_coefs(struct gather *g)
 {
@@ -210,7 +215,8 @@ fill_coefs(struct gather *g)
 		struct gather_candidate *c = &g->candidate[i];
 		struct learned *l = &g->learned[manifest->members[c->member].set];
 
-		c->learned = c->row != ROW_NONE && learned_coefs(&g->view->rows.row[c->row], c->in.coef);
+		c->learned =
+			c->row != ROW_NONE && learned_coefs(&g->view->rows.row[c->row], c->in.coef);
 		if (!c->learned)
 			continue;
 		for (unsigned k = 0; k < COEF_COUNT; k++)
@@ -238,7 +244,8 @@ fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row,
 	size_t capacity = g->view->rows.capacity;
 
 	c->block_tokens = block_tokens_of(row);
-	c->chain = (uint8_t)chain_of(g, manifest->sets[manifest->members[c->member].set].model, c->block_tokens);
+	c->chain = (uint8_t)chain_of(g, manifest->sets[manifest->members[c->member].set].model,
+				     c->block_tokens);
 	if (c->chain == GATHER_NO_CHAIN)
 		return;
 	const struct gather_chain *chain = &g->chain[c->chain];
@@ -247,8 +254,8 @@ fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row,
 	uint32_t any = depth->stamp == g->stamp ? depth->any : 0;
 	uint32_t prompt = (uint32_t)g->prompt.n_ids;
 
-	any = (uint32_t)overlay_depth(g->view->overlay, c->row, chain->hash, any < chain->n ? any : chain->n,
-				      chain->n, now);
+	any = (uint32_t)overlay_depth(g->view->overlay, c->row, chain->hash,
+				      any < chain->n ? any : chain->n, chain->n, now);
 	c->exact = predict_usable(exact, c->block_tokens, prompt);
 	c->cached = predict_usable(any, c->block_tokens, prompt);
 }
@@ -258,7 +265,9 @@ fill_reading(struct gather_candidate *c, const struct row_reading *reading, mono
 {
 	mono_ns sampled_ns = row_reading_sampled(reading);
 	bool fresh = sampled_ns != 0 && now - sampled_ns < VIEW_READING_NS;
-	uint64_t age_ms = sampled_ns == 0 ? UINT32_MAX : sampled_ns > now ? 0 : (now - sampled_ns) / 1000000u;
+	uint64_t age_ms = sampled_ns == 0    ? UINT32_MAX
+			  : sampled_ns > now ? 0
+					     : (now - sampled_ns) / 1000000u;
 
 	if (sampled_ns > now)           /* scraped since we looked at the clock */
 		fresh = true;
@@ -305,15 +314,18 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	c->in.oldest_dispatch_ms = load.oldest_dispatch_ms;
 	c->in.last_first_ms = load.last_first_ms;
 	if (c->waiting != UINT32_MAX)
-		view_strangers(g->view, id, c->row_gen, &c->in.foreign_waiting, &c->in.foreign_running);
-	if (load.last_pick != 0 && (g->last_pick == 0 || (int32_t)(load.last_pick - g->last_pick) > 0))
+		view_strangers(g->view, id, c->row_gen, &c->in.foreign_waiting,
+			       &c->in.foreign_running);
+	if (load.last_pick != 0 &&
+	    (g->last_pick == 0 || (int32_t)(load.last_pick - g->last_pick) > 0))
 		g->last_pick = load.last_pick;
 	*ch = (struct choose_candidate){
 		.row = id,
 		.state = c->state,
 		.failed = id == failed_row || (failed && c->state == ROW_UNPROVEN),
 		.last_pick = load.last_pick,
-		.requests = load.prefilling + load.decoding + c->in.foreign_waiting + c->in.foreign_running,
+		.requests = load.prefilling + load.decoding + c->in.foreign_waiting +
+			    c->in.foreign_running,
 	};
 }
 

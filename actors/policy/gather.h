@@ -7,7 +7,8 @@
  *            of the choice.
  * Block size a row's own: configured, else what its events said, else what its metrics said.  A row
  *            whose block size nobody knows has no prefix knowledge.
- * Hits       one rule: predict_usable().  Beyond the index, overlay says what was sent there lately.
+ * Hits       one rule: predict_usable().  Beyond the index, overlay says what was sent there
+ *            lately.
  * Ownership  buffers are the gatherer's, reused: results are good until the next gather_hash.
  * Threads    one.  Cost: 4 us for the hashes of 16,000 tokens, the lookup (index.h), and about
  *            100 ns a candidate and live ingress.
@@ -58,7 +59,8 @@ struct gather;
 int gather_new(struct gather **ret, struct view *view); /* view borrowed.  0, -ENOMEM */
 void gather_free(struct gather **ret);
 
-int gather_hash(struct gather *g, const struct manifest_model *model, const struct gather_prompt *prompt);
+int gather_hash(struct gather *g, const struct manifest_model *model,
+		const struct gather_prompt *prompt);
 	/* 0, -ENOMEM (then there are no chains; the rest still works). */
 void gather_match(struct gather *g);
 void gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now);
@@ -67,6 +69,6 @@ void gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now);
 uint32_t gather_n(const struct gather *g);
 const struct gather_candidate *gather_at(const struct gather *g, uint32_t i);
 struct choose_candidate *gather_choose(struct gather *g);       /* the same order, for choose() */
-uint32_t gather_last_pick(const struct gather *g);              /* newest pick number of all candidates */
+uint32_t gather_last_pick(const struct gather *g); /* newest pick number of all candidates */
 unsigned gather_n_chains(const struct gather *g);
 const struct gather_chain *gather_chain(const struct gather *g, unsigned i);

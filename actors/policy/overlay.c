@@ -145,23 +145,25 @@ stream_grow(struct overlay_stream *s)
 }
 
 uint32_t
-overlay_push(struct overlay *o, struct overlay_stream *s, uint16_t row, uint32_t row_gen, uint32_t tokens,
-	     uint32_t pick)
+overlay_push(struct overlay *o, struct overlay_stream *s, uint16_t row, uint32_t row_gen,
+	     uint32_t tokens, uint32_t pick)
 {
 	if (s->next - s->first == s->size && stream_grow(s) < 0)
 		return 0;
-	s->ring[s->next & (s->size - 1)] = (struct entry){.row = row, .row_gen = row_gen, .tokens = tokens};
+	s->ring[s->next & (s->size - 1)] =
+		(struct entry){.row = row, .row_gen = row_gen, .tokens = tokens};
 	if (row < o->rows) {
 		struct row_sum *sum = &o->row[row];
 
-		if (sum->row_gen != row_gen)    /* re-added: what went to its predecessor is nobody's */
+		/* re-added: what went to its predecessor is nobody's */
+		if (sum->row_gen != row_gen)
 			*sum = (struct row_sum){.row_gen = row_gen};
 		sum->charge.pending += tokens;
 		sum->charge.prefilling++;
 		sum->charge.last_pick = pick;
 	}
 	o->length++;
-	if (s->next == UINT32_MAX) {            /* number 0 means none: a stream ends before it wraps */
+	if (s->next == UINT32_MAX) { /* number 0 means none: a stream ends before it wraps */
 		o->length--;
 		return 0;
 	}
@@ -199,31 +201,36 @@ overlay_length(const struct overlay *o)
 
 /* ---- prefixes ----
  *
- * Two generations of one table: notes go to the younger, questions to both; when the younger is half a
- * lifetime old, or full, the older is forgotten and takes its place.  Nothing is ever removed singly: an
- * entry of another turn of its table is an empty place, so forgetting is one increment. */
+ * Two generations of one table: notes go to the younger, questions to both; when the younger is
+ * half a lifetime old, or full, the older is forgotten and takes its place.  Nothing is ever
+ * removed singly: an entry of another turn of its table is an empty place, so forgetting is one
+ * increment. */
 
 static uint32_t
 home_of(uint64_t hash, uint32_t row)
 {
-	/* hash is well mixed already; the row must move it, since one block may go to several rows */
+	/* hash is well mixed already; the row must move it, since one block may go to several
+	 * rows */
 	return (uint32_t)((hash ^ row * 0x9e3779b97f4a7c15ull) >> 20) & (SLOTS - 1);
 }
 
-/* The tables are larger than the caches: what will be looked at AHEAD entries on is asked for now. */
+/* The tables are larger than the caches: what will be looked at AHEAD entries on is asked for
+ * now. */
 static void
 ask_for(const struct prefixes *p, uint64_t hash, uint32_t row)
 {
 	__builtin_prefetch(&p->table[home_of(hash, row)], 1);
 }
 
-/* Where {hash, row} is, or the empty place where it would go; there is one, at most half are taken. */
+/* Where {hash, row} is, or the empty place where it would go; there is one, at most half are
+ * taken. */
 static uint32_t
 prefix_place(const struct prefixes *p, uint64_t hash, uint32_t row)
 {
 	uint32_t at = home_of(hash, row);
 
-	while (p->table[at].turn == p->turn && (p->table[at].hash != hash || p->table[at].row != row))
+	while (p->table[at].turn == p->turn &&
+	       (p->table[at].hash != hash || p->table[at].row != row))
 		at = (at + 1) & (SLOTS - 1);
 	return at;
 }
@@ -279,7 +286,8 @@ overlay_note(struct overlay *o, uint16_t row, const uint64_t *hash, size_t n, mo
 }
 
 size_t
-overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n, mono_ns now)
+overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n,
+	      mono_ns now)
 {
 	if (now - o->rotated >= OVERLAY_PREFIX_NS / 2)
 		rotate(o, now);

@@ -1,19 +1,20 @@
 /* actors/policy/overlay.h -- decisions sent that shared memory does not show yet.
  *
  * Charges    one ordered stream per ingress incarnation.  Every answer is in it, also a reject.  It
- *            leaves when that ingress's watermark has reached its number: by then its cell shows the
- *            charge, or the answer was discarded.  Read the watermarks (overlay_settle), then the
- *            cells, then the overlay (overlay_row): a race counts a request twice for a moment and
- *            never misses one (protocols.md 5.4).
+ *            leaves when that ingress's watermark has reached its number: by then its cell shows
+ *            the charge, or the answer was discarded.  Read the watermarks (overlay_settle), then
+ *            the cells, then the overlay (overlay_row): a race counts a request twice for a moment
+ *            and never misses one (protocols.md 5.4).
  * Prefixes   what a request sent to a row will leave in its cache, for at least half of
- *            OVERLAY_PREFIX_NS from the decision and never longer than all of it: by then kvevents has
- *            applied the `routed` note and the index says the same.  Asked only beyond the depth the
- *            index knows, so what both know costs nothing.  A bounded table (twice OVERLAY_PREFIXES);
- *            full, the older half is forgotten.  Too old or too few only under-counts.
+ *            OVERLAY_PREFIX_NS from the decision and never longer than all of it: by then kvevents
+ *            has applied the `routed` note and the index says the same.  Asked only beyond the
+ *            depth the index knows, so what both know costs nothing.  A bounded table (twice
+ *            OVERLAY_PREFIXES); full, the older half is forgotten.  Too old or too few only
+ *            under-counts.
  * Ownership  private memory of the policy process.  One thread.
  * Cost       push, settle, row: tens of nanoseconds.  Prefixes: one probe a block.
- * Errors     -ENOMEM only at overlay_new and overlay_stream_open and when a stream outgrows its ring;
- *            there a stream must not lose a charge, so the caller treats it as fatal.
+ * Errors     -ENOMEM only at overlay_new and overlay_stream_open and when a stream outgrows its
+ *            ring; there a stream must not lose a charge, so the caller treats it as fatal.
  */
 #pragma once
 #include <stddef.h>
@@ -51,5 +52,6 @@ size_t overlay_length(const struct overlay *o);         /* answers in all stream
 
 void overlay_note(struct overlay *o, uint16_t row, const uint64_t *hash, size_t n, mono_ns now);
 	/* These blocks will be on row. */
-size_t overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n, mono_ns now);
-	/* Leading blocks of hash[0..n) that row holds or will hold, when it holds `known`; >= known. */
+size_t overlay_depth(struct overlay *o, uint16_t row, const uint64_t *hash, size_t known, size_t n,
+		     mono_ns now);
+	/* Leading blocks of hash[0..n) that row holds or will hold; it holds `known`; >= known. */

@@ -1,15 +1,16 @@
 /* policy.c -- decides where each request goes; a new set of rules is a new process.
  *
- * Owns    its own process segment (heartbeat, panic text, counters, decision records), which no decision
- *         reads; all else it maps read-only.
- * Hears   ask cancel probe resent   ingress      questions; their end; is anybody there; my part of the swap
- *         segment gone              supervisor   an ingress incarnation came; is dead
- *         open drain                supervisor   every ingress asks you now; end
- * Says    hello probed              ingress      first on each connection; I am
- *         answer cancelled          ingress      a decision with all its effects; nobody reads those bytes
- *         ready failed bye          supervisor
- * Dies    ingress sees it by pidfd and asks the standby or successor: an unanswered question has had no
- *         effect.
+ * Owns    its own process segment (heartbeat, panic text, counters, decision records), which no
+ *         decision reads; all else it maps read-only.
+ * Hears   ask cancel probe  ingress     questions; their end; is anybody there
+ *         resent            ingress     my part of the switch is done
+ *         segment gone      supervisor  an ingress incarnation came; is dead
+ *         open drain        supervisor  every ingress asks you now; end
+ * Says    hello probed      ingress     first on each connection; I am
+ *         answer cancelled  ingress     a decision with all its effects; nobody reads those bytes
+ *         ready failed bye  supervisor
+ * Dies    ingress sees it by pidfd and asks the standby or successor: an unanswered question has
+ *         had no effect.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@
 #include "actors/policy/waiting.h"
 
 #define TICK_MS 50u                     /* scrapes are seen within this: view.h VIEW_SIGHT_NS */
-#define OPEN_LATE_NS 100000000          /* without OPEN we decide so long after our first question */
-#define BATCH 64u                       /* messages of one ingress before the others are looked at */
+#define OPEN_LATE_NS 100000000          /* without OPEN: so long after our first question */
+#define BATCH 64u                       /* messages of one ingress before the next one's */
 #define DRAIN_ROUNDS 64u                /* batches read from each ingress at the end */
 #define FRAME_MAX 65536u                /* messages of an ingress are tens of bytes */
 #define LINGER_MS 1000                  /* answers still leave after our end */
@@ -106,16 +107,17 @@ say_answer(struct policy *me, struct peer *p, struct msg_answer *answer)
 	PM_ASSERT(process_of(me), answer->number != 0);
 	n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
 	if (n == -EMSGSIZE) {
-		/* an absurdly long prompt: the hashes are a note to kvevents, not worth the request */
+		/* an absurdly long prompt: the hashes are a note to kvevents, not worth the
+		 * request */
 		answer->n_roots = 0;
 		n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
 	}
 	PM_ASSERT(process_of(me), n > 0);
-	/* A number that was given must leave or the stream has a hole.  When it cannot, the ingress is
-	 * dead: `gone` will close the stream. */
+	/* A number that was given must leave or the stream has a hole.  When it cannot, the ingress
+	 * is dead: `gone` will close the stream. */
 	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
-		log_warn("answer lost ingress=%u.%u: %s; waiting for its end", p->index, p->incarnation,
-			 strerror(errno));
+		log_warn("answer lost ingress=%u.%u: %s; waiting for its end", p->index,
+			 p->incarnation, strerror(errno));
 }
 
 /* ---- deciding ---- */
@@ -131,12 +133,14 @@ peer_of(struct policy *me, const struct view_ingress *view)
 
 /* Answers, or puts it among those that wait for token ids. */
 static void
-decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns asked_ns, bool tokens_failed)
+decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns asked_ns,
+       bool tokens_failed)
 {
 	struct msg_answer answer;
 	struct waiting w = {.from = p->view, .ask = *ask, .asked_ns = asked_ns, .for_tokens = true};
 
-	switch (evaluate_question(me->evaluate, p->view, ask, asked_ns, tokens_failed, &answer, &w.key)) {
+	switch (evaluate_question(me->evaluate, p->view, ask, asked_ns, tokens_failed, &answer,
+				  &w.key)) {
 	case EVALUATE_ANSWER:
 		say_answer(me, p, &answer);
 		break;
@@ -238,8 +242,8 @@ on_cancel(struct policy *me, struct peer *p, const struct msg_cancel *cancel)
 		.slot = cancel->slot, .slot_gen = cancel->slot_gen, .ask = cancel->ask,
 	};
 
-	/* Only this thread reads bodies, and between messages it reads none: what fetches token ids has
-	 * its own copy. */
+	/* Only this thread reads bodies, and between messages it reads none: what fetches token ids
+	 * has its own copy. */
 	waiting_take(&me->waiting, p->view, cancel->slot);
 	say(me, p, MSG_cancelled, &cancelled);
 }
@@ -262,7 +266,8 @@ on_frame(struct policy *me, struct peer *p, const void *frame, size_t len)
 		break;
 	case MSG_probe: {
 		struct msg_probed probed = {
-			.policy_gen = me->actor->birth.generation, .policy_inc = me->actor->birth.incarnation,
+			.policy_gen = me->actor->birth.generation,
+			.policy_inc = me->actor->birth.incarnation,
 		};
 
 		say(me, p, MSG_probed, &probed);
@@ -303,7 +308,8 @@ on_ingress(struct pm_actor *actor, void *arg)
 static void
 set_greet_timer(struct policy *me, long every_ns)
 {
-	struct itimerspec t = {.it_value = {.tv_nsec = every_ns}, .it_interval = {.tv_nsec = every_ns}};
+	struct itimerspec t = {.it_value = {.tv_nsec = every_ns},
+			       .it_interval = {.tv_nsec = every_ns}};
 
 	timerfd_settime(me->greet_fd, 0, &t, NULL);
 }
@@ -406,15 +412,17 @@ peer_connect(struct policy *me, struct peer *p)
 {
 	char endpoint[256], identity[64];
 
-	snprintf(identity, sizeof identity, "pol.%u.%u", me->actor->birth.generation, me->actor->birth.incarnation);
-	pm_policy_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, p->index, p->incarnation);
+	snprintf(identity, sizeof identity, "pol.%u.%u", me->actor->birth.generation,
+		 me->actor->birth.incarnation);
+	pm_policy_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, p->index,
+			   p->incarnation);
 	p->sock = zsock_new(ZMQ_DEALER);
 	if (!p->sock)
 		return -ENOMEM;
 	zsock_set_identity(p->sock, identity);
 	zsock_set_immediate(p->sock, 1);
 	zsock_set_linger(p->sock, LINGER_MS);
-	zsock_set_sndhwm(p->sock, 0);           /* bounded by the questions an ingress may have open */
+	zsock_set_sndhwm(p->sock, 0); /* bounded by the questions an ingress may have open */
 	zsock_set_rcvhwm(p->sock, 0);
 	zsock_set_reconnect_ivl(p->sock, 10);   /* we may come before it has bound */
 	zsock_set_reconnect_ivl_max(p->sock, 200);
@@ -427,7 +435,8 @@ peer_connect(struct policy *me, struct peer *p)
 
 /* One of an ingress's three segments.  Takes fd. */
 static int
-peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t incarnation, int fd)
+peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t incarnation,
+	     int fd)
 {
 	struct peer *p = peer_find(me, incarnation);
 	int r;
@@ -440,7 +449,8 @@ peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t
 	}
 	struct view_ingress *half = p->half;
 
-	if ((kind == SEGMENT_COLUMN && half->column.head) || (kind == SEGMENT_SLOTS && half->slots.slot) ||
+	if ((kind == SEGMENT_COLUMN && half->column.head) ||
+	    (kind == SEGMENT_SLOTS && half->slots.slot) ||
 	    (kind == SEGMENT_ARENA && half->arena.seg.head)) {
 		close(fd);
 		return 0;
@@ -452,8 +462,8 @@ peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t
 	else
 		r = arena_attach(&half->arena, fd, false);
 	if (r < 0) {
-		log_error("ingress=%u.%u segment=%s: %s; its questions go unanswered", index, incarnation,
-			  segment_kind_name(kind), strerror(-r));
+		log_error("ingress=%u.%u segment=%s: %s; its questions go unanswered", index,
+			  incarnation, segment_kind_name(kind), strerror(-r));
 		peer_remove(me, p);
 		return r;
 	}
@@ -582,8 +592,8 @@ open_config(struct policy *me)
 	int r = fd < 0 ? fd : config_load(fd, &me->manifest, NULL, &errs);
 
 	if (r == -EINVAL && errs.n > 0)
-		birth_fail(&me->actor->birth, errs.list[0].file, errs.list[0].line, errs.list[0].column,
-			   errs.list[0].text);
+		birth_fail(&me->actor->birth, errs.list[0].file, errs.list[0].line,
+			   errs.list[0].column, errs.list[0].text);
 	else if (r < 0)
 		fail(me, "configuration snapshot", r);
 	yaml_errors_free(&errs);
@@ -681,7 +691,8 @@ policy_open(struct pm_actor *actor, void **ret)
 	r = tokensource_new(&me->tokens);
 	if (r < 0)
 		return fail(me, "token source", r);
-	r = evaluate_new(&me->evaluate, &me->view, me->tokens, &actor->process, actor->birth.generation);
+	r = evaluate_new(&me->evaluate, &me->view, me->tokens, &actor->process,
+			 actor->birth.generation);
 	if (r < 0)
 		return fail(me, "evaluator", r);
 	r = evaluate_self_test(me->evaluate, &why);
@@ -691,7 +702,8 @@ policy_open(struct pm_actor *actor, void **ret)
 	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
 	pm_actor_watch_fd(actor, me->greet_fd, on_greet_timer, me);
 	log_info("loaded config=%016llx models=%u members=%u ingresses=%u",
-		 (unsigned long long)me->manifest->hash, me->manifest->n_models, me->manifest->n_members, me->n_peers);
+		 (unsigned long long)me->manifest->hash, me->manifest->n_models,
+		 me->manifest->n_members, me->n_peers);
 	return 0;
 }
 

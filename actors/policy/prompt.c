@@ -47,9 +47,11 @@ holds(struct slice where, const char *what)
 bool
 prompt_may_hit(const struct openai_view *view, const char *body)
 {
-	/* Keys of media parts.  Inside a string these quotes would be escaped, so text that speaks of
-	 * them does not match; a key spelled with escapes misroutes its own request and nothing else. */
-	static const char *const media[] = {"_url\"", "\"input_audio\"", "\"image\"", "\"image_pil\""};
+	/* Keys of media parts.  Inside a string these quotes would be escaped, so text that speaks
+	 * of them does not match; a key spelled with escapes misroutes its own request and nothing
+	 * else. */
+	static const char *const media[] = {"_url\"", "\"input_audio\"", "\"image\"",
+					    "\"image_pil\""};
 	struct slice messages = openai_field(view, body, OPENAI_FIELD_MESSAGES);
 
 	if (openai_field(view, body, OPENAI_FIELD_PROMPT_LOGPROBS).len > 0 ||
@@ -91,7 +93,8 @@ room_for_ids(struct prompt *p, size_t n)
 }
 
 bool
-prompt_ids(struct prompt *p, const struct openai_view *view, const char *body, const uint32_t **ret_ids, size_t *ret_n)
+prompt_ids(struct prompt *p, const struct openai_view *view, const char *body,
+	   const uint32_t **ret_ids, size_t *ret_n)
 {
 	ssize_t n;
 
@@ -140,8 +143,8 @@ put_str(struct prompt *p, const char *s)
 }
 
 static bool
-put_field(struct prompt *p, const struct openai_view *view, const char *body, enum openai_field field,
-	  const char *before)
+put_field(struct prompt *p, const struct openai_view *view, const char *body,
+	  enum openai_field field, const char *before)
 {
 	struct slice value = openai_field(view, body, field);
 
@@ -178,7 +181,8 @@ put_kwargs(struct prompt *p, const struct openai_view *view, const char *body)
 		comma = ",";
 	}
 	if (effort.len > 0) {
-		if (!put_str(p, comma) || !put_str(p, "\"reasoning_effort\":") || !put(p, effort.p, effort.len))
+		if (!put_str(p, comma) || !put_str(p, "\"reasoning_effort\":") ||
+		    !put(p, effort.p, effort.len))
 			return false;
 		comma = ",";
 	}
@@ -234,8 +238,8 @@ first_text(const struct openai_view *view, const char *body)
 }
 
 bool
-prompt_request(struct prompt *p, enum openai_route route, const struct openai_view *view, const char *body,
-	       const char *model, struct slice *ret)
+prompt_request(struct prompt *p, enum openai_route route, const struct openai_view *view,
+	       const char *body, const char *model, struct slice *ret)
 {
 	struct slice first;
 
@@ -252,7 +256,8 @@ prompt_request(struct prompt *p, enum openai_route route, const struct openai_vi
 		first = first_text(view, body);
 		if (first.len == 0 || !put_model(p, model) || !put_str(p, ",\"prompt\":") ||
 		    !put(p, first.p, first.len) ||
-		    !put_field(p, view, body, OPENAI_FIELD_ADD_SPECIAL_TOKENS, ",\"add_special_tokens\":"))
+		    !put_field(p, view, body, OPENAI_FIELD_ADD_SPECIAL_TOKENS,
+			       ",\"add_special_tokens\":"))
 			return false;
 		break;
 	default:

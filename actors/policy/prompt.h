@@ -24,11 +24,12 @@ bool prompt_may_hit(const struct openai_view *view, const char *body);
 	/* False: no cached block can serve it, or its blocks depend on bytes we do not hash. */
 bool prompt_salt(struct prompt *p, const struct openai_view *view, struct slice *ret);
 	/* cache_salt, unescaped; {NULL, 0} when absent.  False: absurdly long. */
-bool prompt_ids(struct prompt *p, const struct openai_view *view, const char *body, const uint32_t **ret_ids,
-		size_t *ret_n);
+bool prompt_ids(struct prompt *p, const struct openai_view *view, const char *body,
+		const uint32_t **ret_ids, size_t *ret_n);
 	/* The client gave ids: those of the first prompt. */
-bool prompt_request(struct prompt *p, enum openai_route route, const struct openai_view *view, const char *body,
-		    const char *model, struct slice *ret);
+bool prompt_request(struct prompt *p, enum openai_route route, const struct openai_view *view,
+		    const char *body, const char *model, struct slice *ret);
 	/* The body of a POST /tokenize for its first prompt.  False: there is no text we know. */
 uint32_t prompt_all_tokens(const struct openai_view *view, const char *body, size_t first);
-	/* Tokens of all prompts when the first has `first`: exact for one, by length in bytes for more. */
+	/* Tokens of all prompts when the first has `first`: exact for one, by length in bytes for
+	 * more. */

@@ -118,7 +118,8 @@ record_decision(struct record *r, struct journal *journal, const struct record_i
 		.token_source = answer->source,
 		.minimize = input->minimize,
 		.status = answer->status,
-		.chosen_row = input->n_ranked > 0 ? gather_at(input->gather, input->order[0])->row : ROW_NONE,
+		.chosen_row = input->n_ranked > 0 ? gather_at(input->gather, input->order[0])->row
+						  : ROW_NONE,
 	};
 
 	if (input->gather && input->n_ranked > 0) {

@@ -3,7 +3,8 @@
  * Up to RECORD_CANDIDATES in full: the ranked ones first, in order, then the others in the policy's
  * order.  Stages are mono ns: asked, parsed, tokenized, hashed, matched, predicted, chosen, sent;
  * 0: not reached.
- * Ownership  one buffer, reused.   Threads  the journal's one writer.   Cost  1 us for 64 candidates.
+ * Ownership  one buffer, reused.   Threads  the journal's one writer.   Cost  1 us for 64
+ *            candidates.
  */
 #pragma once
 #include <stdint.h>
@@ -17,7 +18,7 @@
 struct record_input {
 	uint64_t request_id, config_hash, seed;
 	uint32_t policy_gen, policy_inc, ask;
-	const struct msg_answer *answer;        /* verdict, status, rule, tenant, priority, source */
+	const struct msg_answer *answer; /* verdict, status, rule, tenant, priority, source */
 	uint32_t prompt_tokens;                 /* 0 unknown */
 	uint32_t max_tokens;                    /* all ones unknown */
 	uint8_t minimize;                       /* enum choose_objective */
@@ -31,5 +32,6 @@ struct record_input {
 struct record;
 int record_new(struct record **ret);            /* 0, -ENOMEM */
 void record_free(struct record **ret);
-uint64_t record_decision(struct record *r, struct journal *journal, const struct record_input *input);
+uint64_t record_decision(struct record *r, struct journal *journal,
+			 const struct record_input *input);
 	/* Position of the record + 1. */

@@ -1,4 +1,5 @@
-/* actors/policy/tokencache.c -- a hash table of chains and one list in order of use; see tokencache.h. */
+/* actors/policy/tokencache.c -- a hash table of chains and one list in order of use; see
+ * tokencache.h. */
 #include "actors/policy/tokencache.h"
 
 #include <errno.h>

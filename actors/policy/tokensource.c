@@ -242,7 +242,8 @@ tokensource_new(struct tokensource **ret)
 
 	if (!t)
 		return -ENOMEM;
-	curl_global_init(CURL_GLOBAL_NOTHING);  /* plain HTTP only: no TLS to set up at every birth */
+	curl_global_init(
+		CURL_GLOBAL_NOTHING); /* plain HTTP only: no TLS to set up at every birth */
 	if (tokencache_new(&t->cache, TOKENSOURCE_CACHE_BYTES) == 0)
 		t->actor = zactor_new(tokensource_actor, NULL);
 	if (!t->actor) {
@@ -288,7 +289,8 @@ tokensource_key(const char *text, size_t len)
 }
 
 bool
-tokensource_find(struct tokensource *t, struct token_key key, const uint32_t **ret_ids, size_t *ret_n)
+tokensource_find(struct tokensource *t, struct token_key key, const uint32_t **ret_ids,
+		 size_t *ret_n)
 {
 	return tokencache_find(t->cache, key, ret_ids, ret_n);
 }
@@ -303,8 +305,8 @@ resting(struct tokensource *t, const char *url)
 }
 
 int
-tokensource_request(struct tokensource *t, struct token_key key, const char *host, uint16_t port, const char *text,
-		    size_t len, mono_ns now)
+tokensource_request(struct tokensource *t, struct token_key key, const char *host, uint16_t port,
+		    const char *text, size_t len, mono_ns now)
 {
 	for (struct call *c = t->under_way; c; c = c->next)
 		if (c->key.lo == key.lo && c->key.hi == key.hi)
@@ -318,8 +320,9 @@ tokensource_request(struct tokensource *t, struct token_key key, const char *hos
 		free(c);
 		return -ENOMEM;
 	}
-	snprintf(c->url, sizeof c->url, strchr(host, ':') ? "http://[%s]:%u/tokenize" : "http://%s:%u/tokenize",
-		 host, port);
+	snprintf(c->url, sizeof c->url,
+		 strchr(host, ':') ? "http://[%s]:%u/tokenize" : "http://%s:%u/tokenize", host,
+		 port);
 	const struct rest *rest = resting(t, c->url);
 
 	if (rest && now < rest->until) {
@@ -339,11 +342,13 @@ tokensource_request(struct tokensource *t, struct token_key key, const char *hos
 }
 
 int
-tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_key, const char **ret_why)
+tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_key,
+		    const char **ret_why)
 {
 	struct call *c, **at = &t->under_way;
 
-	if (zmq_recv(zsock_resolve(zactor_sock(t->actor)), &c, sizeof c, ZMQ_DONTWAIT) != (int)sizeof c)
+	if (zmq_recv(zsock_resolve(zactor_sock(t->actor)), &c, sizeof c, ZMQ_DONTWAIT) !=
+	    (int)sizeof c)
 		return 0;
 	while (*at && *at != c)
 		at = &(*at)->next;

@@ -2,8 +2,8 @@
  *
  * Source     POST /tokenize of vLLM (chat form {model, messages, tools ..} or prompt form {model,
  *            prompt}), by one zactor with a libcurl multi handle: the evaluator never waits.
- * Cache      by content: the key is the XXH3-128 of the request text, which names the model and holds
- *            every byte that decides the tokens.  One call at a time for equal content.
+ * Cache      by content: the key is the XXH3-128 of the request text, which names the model and
+ *            holds every byte that decides the tokens.  One call at a time for equal content.
  * Bounds     TOKENSOURCE_CALL_NS a call, from the request on; TOKENSOURCE_CALLS and
  *            TOKENSOURCE_BYTES under way; TOKENSOURCE_CACHE_BYTES kept; an answer of
  *            TOKENSOURCE_ANSWER_BYTES.  A worker that failed to answer at all is not asked again
@@ -35,10 +35,14 @@ zsock_t *tokensource_socket(struct tokensource *t);
 	/* Readable when tokensource_collect has something; borrowed. */
 
 struct token_key tokensource_key(const char *text, size_t len);
-bool tokensource_find(struct tokensource *t, struct token_key key, const uint32_t **ret_ids, size_t *ret_n);
+bool tokensource_find(struct tokensource *t, struct token_key key, const uint32_t **ret_ids,
+		      size_t *ret_n);
 	/* Good until the next tokensource_collect. */
-int tokensource_request(struct tokensource *t, struct token_key key, const char *host, uint16_t port,
-			const char *text, size_t len, mono_ns now);
-	/* 0 under way, or joined a call under way; -EBUSY over a bound; -EHOSTDOWN resting; -ENOMEM. */
-int tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_key, const char **ret_why);
-	/* 1: that call is over; *ret_why NULL: its ids can be found, else why not (static).  0: nothing. */
+int tokensource_request(struct tokensource *t, struct token_key key, const char *host,
+			uint16_t port, const char *text, size_t len, mono_ns now);
+	/* 0 under way, or joined a call under way; -EBUSY over a bound; -EHOSTDOWN resting;
+	 * -ENOMEM. */
+int tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_key,
+			const char **ret_why);
+	/* 1: that call is over; *ret_why NULL: its ids can be found, else why not (static).
+	 * 0: nothing. */

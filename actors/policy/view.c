@@ -10,7 +10,8 @@ int
 view_open(struct view *ret, const struct manifest *manifest, uint32_t policy_inc, struct rows *rows,
 	  struct index **index)
 {
-	struct view v = {.manifest = manifest, .policy_inc = policy_inc, .rows_version = UINT64_MAX};
+	struct view v = {
+		.manifest = manifest, .policy_inc = policy_inc, .rows_version = UINT64_MAX};
 
 	v.row_of = calloc(manifest->n_members ? manifest->n_members : 1, sizeof *v.row_of);
 	v.memory = calloc(rows->capacity, sizeof *v.memory);
@@ -119,10 +120,11 @@ age_ms(uint32_t now_ms, uint32_t then_ms)
 }
 
 void
-view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_ms, bool with_overlay,
-	  struct view_load *ret)
+view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_ms,
+	  bool with_overlay, struct view_load *ret)
 {
-	struct view_load sum = {.oldest_dispatch_ms = PREDICT_NEVER, .last_first_ms = PREDICT_NEVER};
+	struct view_load sum = {.oldest_dispatch_ms = PREDICT_NEVER,
+				.last_first_ms = PREDICT_NEVER};
 
 	for (unsigned i = 0; i < view->n_ingress; i++) {
 		const struct column *column = &view->ingress[i]->column;
@@ -148,7 +150,8 @@ view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_
 			if (age < sum.last_first_ms)
 				sum.last_first_ms = age;
 		}
-		if (v.last_pick != 0 && (sum.last_pick == 0 || (int32_t)(v.last_pick - sum.last_pick) > 0))
+		if (v.last_pick != 0 &&
+		    (sum.last_pick == 0 || (int32_t)(v.last_pick - sum.last_pick) > 0))
 			sum.last_pick = v.last_pick;
 	}
 	if (with_overlay) {
@@ -156,7 +159,8 @@ view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_
 
 		sum.pending += c.pending;
 		sum.prefilling += c.prefilling;
-		if (c.last_pick != 0 && (sum.last_pick == 0 || (int32_t)(c.last_pick - sum.last_pick) > 0))
+		if (c.last_pick != 0 &&
+		    (sum.last_pick == 0 || (int32_t)(c.last_pick - sum.last_pick) > 0))
 			sum.last_pick = c.last_pick;
 	}
 	*ret = sum;
@@ -197,7 +201,9 @@ view_tick(struct view *view, mono_ns now)
 
 		view_load(view, id, row_gen, now_ms, false, &ours);
 		if (memory->row_gen != row_gen)
-			*memory = (struct view_memory){.row_gen = row_gen, .failures = ours.failures};
+			*memory = (struct view_memory){
+				.row_gen = row_gen, .failures = ours.failures,
+			};
 		if (ours.failures > memory->failures)
 			memory->failed_ns = now;
 		memory->failures = ours.failures;
@@ -206,8 +212,9 @@ view_tick(struct view *view, mono_ns now)
 		memory->sampled_ns = sampled_ns;
 		if (sampled_ns + VIEW_SIGHT_NS >= now && (reading.known & KNOWN_WAITING) &&
 		    (reading.known & KNOWN_RUNNING)) {
-			/* a request may be waiting there while we count it as decoding, or the other way
-			 * round: the totals decide how many are strangers, the kinds only which they are */
+			/* a request may be waiting there while we count it as decoding, or the
+			 * other way round: the totals decide how many are strangers, the kinds only
+			 * which they are */
 			uint32_t strangers = less(reading.waiting + reading.running,
 						  ours.prefilling + ours.decoding);
 
@@ -235,10 +242,11 @@ view_strangers(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t
 }
 
 bool
-view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns, mono_ns now)
+view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns,
+	    mono_ns now)
 {
 	const struct view_memory *memory = &view->memory[row];
 
-	return memory->row_gen == row_gen && memory->failed_ns != 0 && sampled_ns <= memory->failed_ns &&
-	       now < memory->failed_ns + VIEW_READING_NS;
+	return memory->row_gen == row_gen && memory->failed_ns != 0 &&
+	       sampled_ns <= memory->failed_ns && now < memory->failed_ns + VIEW_READING_NS;
 }

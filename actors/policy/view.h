@@ -1,16 +1,16 @@
 /* actors/policy/view.h -- shared memory as the policy process sees it, all of it read-only.
  *
- * The manifest it was born with, the worker table, the prefix index, and per ingress incarnation the
- * column of in-flight cells, the slots and the arena.  Beside them what only this process
- * remembers, rebuilt within two scrapes by its successor: where each member's row is, how much of what
- * an engine reports is not ours, and which rows have just failed somebody.
+ * The manifest it was born with, the worker table, the prefix index, and per ingress incarnation
+ * the column of in-flight cells, the slots and the arena.  Beside them what only this process
+ * remembers, rebuilt within two scrapes by its successor: where each member's row is, how much of
+ * what an engine reports is not ours, and which rows have just failed somebody.
  *
  * Not ours   scraped waiting and running less our own requests at the moment of that scrape
  *            (view_tick sees a scrape within one tick), the lesser of the last two scrapes: a
  *            request that came or went in between is not taken for a stranger.
- * Failed     a row on which an ingress has lately counted one more upstream failure is suspect until a
- *            scrape taken since says that it lives, or for VIEW_READING_NS: sooner than its health
- *            probes would have it.
+ * Failed     a row on which an ingress has lately counted one more upstream failure is suspect
+ *            until a scrape taken since says that it lives, or for VIEW_READING_NS: sooner than its
+ *            health probes would have it.
  * Ownership  the view owns rows, index and ingress views; the manifest is borrowed.
  * Threads    one.
  */
@@ -26,7 +26,7 @@
 #include "shm/slot.h"
 
 #define VIEW_READING_NS 3000000000ull   /* older readings are unknown: three scrapes missed */
-#define VIEW_SIGHT_NS   250000000ull    /* a scrape seen later than this says nothing of strangers */
+#define VIEW_SIGHT_NS   250000000ull    /* a scrape seen later says nothing of strangers */
 
 struct view_ingress {                   /* one ingress incarnation */
 	uint32_t index, incarnation;
@@ -40,7 +40,7 @@ struct view_memory {                    /* of one row */
 	uint32_t row_gen;
 	mono_ns sampled_ns;             /* the newest scrape looked at */
 	uint32_t waiting[2], running[2];/* strangers' requests; [1] is the newer scrape */
-	uint32_t failures;              /* upstream failures in a row, all columns, at the last tick */
+	uint32_t failures; /* upstream failures in a row, all columns, at the last tick */
 	mono_ns failed_ns;              /* when they were seen to grow; 0 not since a good scrape */
 };
 
@@ -64,12 +64,13 @@ struct view_load {                      /* sums over the live columns, and the o
 	uint32_t failures;                              /* upstream failures in a row */
 };
 
-int view_open(struct view *ret, const struct manifest *manifest, uint32_t policy_inc, struct rows *rows,
-	      struct index **index);
+int view_open(struct view *ret, const struct manifest *manifest, uint32_t policy_inc,
+	      struct rows *rows, struct index **index);
 	/* Takes rows and index on success.  0, -ENOMEM. */
 void view_close(struct view *view);
 int view_add(struct view *view, struct view_ingress **ingress);
-	/* Takes *ingress (malloc'd, its three segments attached) and opens its stream.  0, -ENOMEM. */
+	/* Takes *ingress (malloc'd, its three segments attached) and opens its stream.  0,
+	 * -ENOMEM. */
 void view_remove(struct view *view, struct view_ingress *ingress);
 	/* Discards its stream, unmaps and frees it. */
 struct view_ingress *view_find(const struct view *view, uint32_t incarnation);  /* NULL */
@@ -77,10 +78,12 @@ struct view_ingress *view_find(const struct view *view, uint32_t incarnation);  
 void view_refresh(struct view *view);   /* before a decision: follow the worker table's version */
 void view_tick(struct view *view, mono_ns now);         /* every VIEW_SIGHT_NS / 2 or so */
 void view_settle(struct view *view);
-	/* The watermarks, which must be read before any cell of the same decision (protocols.md 5.4). */
-void view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_ms, bool with_overlay,
-	       struct view_load *ret);
+	/* The watermarks, which must be read before any cell of the same decision (protocols.md
+	 * 5.4). */
+void view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_ms,
+	       bool with_overlay, struct view_load *ret);
 void view_strangers(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t *ret_waiting,
 		    uint32_t *ret_running);
-bool view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns, mono_ns now);
+bool view_failed(const struct view *view, uint16_t row, uint32_t row_gen, mono_ns sampled_ns,
+		 mono_ns now);
 	/* Somebody's request failed there since that scrape, less than VIEW_READING_NS ago. */

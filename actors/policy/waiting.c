@@ -50,12 +50,14 @@ waiting_forget(struct waiting_list *w, const struct view_ingress *from)
 }
 
 bool
-waiting_first(struct waiting_list *w, bool for_tokens, const struct token_key *key, struct waiting *ret)
+waiting_first(struct waiting_list *w, bool for_tokens, const struct token_key *key,
+	      struct waiting *ret)
 {
 	for (size_t i = 0; i < w->n; i++) {
 		const struct waiting *q = &w->list[i];
 
-		if (q->for_tokens != for_tokens || (key && (q->key.lo != key->lo || q->key.hi != key->hi)))
+		if (q->for_tokens != for_tokens ||
+		    (key && (q->key.lo != key->lo || q->key.hi != key->hi)))
 			continue;
 		*ret = *q;
 		remove_at(w, i);

@@ -1,8 +1,8 @@
 /* actors/policy/waiting.h -- questions of one policy process that cannot be answered yet.
  *
- * A question waits because the process may not decide yet (before OPEN and every RESENT, or 100 ms), or
- * because its token ids are being fetched.  Oldest first.  A newer question for a slot replaces the
- * older one; a cancel takes it out.
+ * A question waits because the process may not decide yet (before OPEN and every RESENT, or 100
+ * ms), or because its token ids are being fetched.  Oldest first.  A newer question for a slot
+ * replaces the older one; a cancel takes it out.
  * Threads    one.   Bound: what the ingresses may have outstanding.
  */
 #pragma once
@@ -26,7 +26,9 @@ struct waiting_list {
 int waiting_add(struct waiting_list *w, const struct waiting *question);        /* 0, -ENOMEM */
 void waiting_take(struct waiting_list *w, const struct view_ingress *from, uint32_t slot);
 	/* Out, if there is one for that slot. */
-void waiting_forget(struct waiting_list *w, const struct view_ingress *from);   /* all of that ingress */
-bool waiting_first(struct waiting_list *w, bool for_tokens, const struct token_key *key, struct waiting *ret);
+void waiting_forget(struct waiting_list *w, const struct view_ingress *from);
+	/* All of that ingress. */
+bool waiting_first(struct waiting_list *w, bool for_tokens, const struct token_key *key,
+		   struct waiting *ret);
 	/* Takes the oldest of that kind out; key NULL: any. */
 void waiting_free(struct waiting_list *w);

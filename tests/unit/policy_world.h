@@ -1,4 +1,5 @@
-/* tests/unit/policy_world.h -- what supervisor, ingress, kvevents and metrics make, for tests of policy. */
+/* tests/unit/policy_world.h -- what supervisor, ingress, kvevents and metrics make, for tests of
+ * policy. */
 #pragma once
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -173,7 +174,8 @@ ids_body(const char *model, uint32_t first, uint32_t n)
 	int at = snprintf(body, sizeof body, "{\"model\":\"%s\",\"prompt\":[", model);
 
 	for (uint32_t i = 0; i < n; i++)
-		at += snprintf(body + at, sizeof body - (size_t)at, "%s%u", i ? "," : "", first + i);
+		at += snprintf(body + at, sizeof body - (size_t)at, "%s%u", i ? "," : "",
+			       first + i);
 	snprintf(body + at, sizeof body - (size_t)at, "],\"max_tokens\":7}");
 	return body;
 }

@@ -7,11 +7,13 @@
 static struct choose_candidate
 up(uint16_t row, double ttft_s, uint32_t last_pick)
 {
-	return (struct choose_candidate){.row = row, .state = ROW_UP, .ttft_s = ttft_s, .last_pick = last_pick};
+	return (struct choose_candidate){
+		.row = row, .state = ROW_UP, .ttft_s = ttft_s, .last_pick = last_pick};
 }
 
 static unsigned
-run(struct choose_candidate *c, uint32_t n, enum choose_objective objective, uint64_t seed, uint32_t *order)
+run(struct choose_candidate *c, uint32_t n, enum choose_objective objective, uint64_t seed,
+    uint32_t *order)
 {
 	struct choose_input input = {.candidate = c, .n = n, .objective = objective, .seed = seed};
 
@@ -20,7 +22,8 @@ run(struct choose_candidate *c, uint32_t n, enum choose_objective objective, uin
 
 Test(choose, the_least_predicted_time_comes_first_and_four_are_ranked)
 {
-	struct choose_candidate c[] = {up(0, 3, 0), up(1, 1, 9), up(2, 2, 0), up(3, 5, 0), up(4, 4, 0)};
+	struct choose_candidate c[] = {up(0, 3, 0), up(1, 1, 9), up(2, 2, 0), up(3, 5, 0),
+				       up(4, 4, 0)};
 	uint32_t order[CHOOSE_RANKED];
 
 	cr_assert_eq(run(c, 5, CHOOSE_PREDICTED_TTFT, 1, order), 4);

@@ -8,8 +8,9 @@ answer_to(struct world *w, const char *body)
 	struct msg_answer answer;
 	struct token_key key;
 
-	cr_assert_eq(evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
-		     EVALUATE_ANSWER);
+	cr_assert_eq(
+		evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
+		EVALUATE_ANSWER);
 	cr_assert_eq(answer.slot, ask.slot);
 	cr_assert_eq(answer.ask, 1);
 	cr_assert_eq(answer.policy_inc, POLICY_INC);
@@ -18,7 +19,8 @@ answer_to(struct world *w, const char *body)
 
 /* What kvevents would do for a prompt that worker `row` has computed. */
 static uint16_t
-cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n, enum index_role role)
+cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n,
+      enum index_role role)
 {
 	uint32_t ids[4096];
 	uint64_t hash[256];
@@ -26,7 +28,8 @@ cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n, 
 
 	for (uint32_t i = 0; i < n; i++)
 		ids[i] = first + i;
-	blocks = blockhash_chain(blockhash_root(SEED, "demo", 4, "", 0, "", 0, BLOCK), ids, n, BLOCK, hash, 256);
+	blocks = blockhash_chain(blockhash_root(SEED, "demo", 4, "", 0, "", 0, BLOCK), ids, n,
+				 BLOCK, hash, 256);
 	if (slot == 0)
 		slot = index_slot_take(w->writer, row, 1, role, INDEX_GPU, BLOCK);
 	cr_assert_neq(slot, 0);
@@ -58,7 +61,8 @@ Test(evaluate, a_prompt_goes_to_the_worker_that_holds_its_prefix)
 	cr_assert_eq(a.candidates[0].row, 3);
 	cr_assert_eq(a.candidates[0].cached, 800);
 	cr_assert_eq(a.candidates[0].uncached, 200);
-	cr_assert_eq(abs((int)a.candidates[0].ttft - 210000) <= 1, true, "10 ms + 200 x 1 ms, got %u", a.candidates[0].ttft);
+	cr_assert_eq(abs((int)a.candidates[0].ttft - 210000) <= 1, true,
+		     "10 ms + 200 x 1 ms, got %u", a.candidates[0].ttft);
 	cr_assert_eq(a.candidates[0].rank, 65535);
 	cr_assert_eq(a.candidates[1].row, 4);
 	cr_assert_eq(a.candidates[1].cached, 320);
@@ -101,7 +105,7 @@ Test(evaluate, a_warm_busy_worker_loses_to_a_cold_idle_one)
 	cr_assert_eq(a.candidates[2].row, 3);
 	cr_assert_gt(a.candidates[2].pending, 4900);
 
-	cell_write(&w.column.cell[3], 2, &v);           /* of another row generation: reads as zero */
+	cell_write(&w.column.cell[3], 2, &v); /* of another row generation: reads as zero */
 	a = answer_to(&w, ids_body("demo", 1000, 1000));
 	cr_assert_eq(a.candidates[0].row, 3);
 	cr_assert_eq(a.candidates[0].pending, 0);
@@ -182,7 +186,8 @@ Test(evaluate, prompt_logprobs_cannot_hit_and_is_not_looked_up)
 
 	begin(&w, "PredictedTTFT");
 	cache(&w, 4, 0, 1000, 400, INDEX_EXACT);
-	snprintf(body, sizeof body, "{\"prompt_logprobs\":1,%.19000s", ids_body("demo", 1000, 800) + 1);
+	snprintf(body, sizeof body, "{\"prompt_logprobs\":1,%.19000s",
+		 ids_body("demo", 1000, 800) + 1);
 	struct msg_answer a = answer_to(&w, body);
 
 	cr_assert_eq(a.n_roots, 0);
@@ -201,7 +206,8 @@ Test(evaluate, an_alias_is_rewritten_by_a_span_and_nothing_else)
 	const char *body = ids_body("nickname", 1000, 320);
 	struct msg_answer a = answer_to(&w, body);
 
-	cr_assert_eq(a.candidates[0].row, 3, "the prefix is of the workers' model, whatever the client calls it");
+	cr_assert_eq(a.candidates[0].row, 3,
+		     "the prefix is of the workers' model, whatever the client calls it");
 	cr_assert_eq(a.candidates[0].n_edits, 1);
 	const struct rec_edit *e = &a.candidates[0].edits[0];
 
@@ -221,7 +227,8 @@ rejected(struct world *w, const char *body, unsigned status, const char *code, c
 	cr_assert_eq(a.verdict, VERDICT_REJECT);
 	cr_assert_eq(a.status, status, "%u for %.60s", a.status, body);
 	cr_assert(slice_eq_str(a.code, code));
-	cr_assert(memmem(a.text.p, a.text.len, part, strlen(part)), "%.*s", (int)a.text.len, a.text.p);
+	cr_assert(memmem(a.text.p, a.text.len, part, strlen(part)), "%.*s", (int)a.text.len,
+		  a.text.p);
 	cr_assert_neq(a.number, 0, "also a reject has its number");
 	cr_assert_eq(a.n_candidates, 0);
 	cr_assert_eq(count_get(&w->process, COUNTER_rejections), before + 1);
@@ -290,8 +297,9 @@ Test(evaluate, a_retry_avoids_the_row_that_failed)
 
 	w.slots.slot[ask.slot].attempt = 1;
 	w.slots.slot[ask.slot].row = 3;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &answer, &key),
-		     EVALUATE_ANSWER);
+	cr_assert_eq(
+		evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &answer, &key),
+		EVALUATE_ANSWER);
 	for (unsigned i = 0; i < answer.n_candidates; i++)
 		cr_assert_neq(answer.candidates[i].row, 3);
 	end(&w);
@@ -304,24 +312,31 @@ Test(evaluate, a_question_that_is_not_current_is_not_answered)
 	struct token_key key;
 
 	begin(&w, "PredictedTTFT");
-	struct msg_ask ask = put_question(&w, OPENAI_COMPLETIONS, ids_body("demo", 1000, 100)), wrong;
+	struct msg_ask ask = put_question(&w, OPENAI_COMPLETIONS, ids_body("demo", 1000, 100)),
+		       wrong;
 
 	wrong = ask, wrong.ask = 2;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+		     EVALUATE_STALE);
 	wrong = ask, wrong.slot_gen = 2;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+		     EVALUATE_STALE);
 	wrong = ask, wrong.slot = 0;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+		     EVALUATE_STALE);
 	wrong = ask, wrong.slot = 65;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+		     EVALUATE_STALE);
 	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_END, 0));
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key), EVALUATE_STALE);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key),
+		     EVALUATE_STALE);
 	cr_assert_eq(count_get(&w.process, COUNTER_questions_stale), 5);
 	cr_assert_eq(overlay_length(w.view.overlay), 0, "and has no number");
 	/* a body outside the arena is not read */
 	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_ASKED, 0));
 	w.slots.slot[ask.slot].body_off = 1ull << 50;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key), EVALUATE_ANSWER);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key),
+		     EVALUATE_ANSWER);
 	cr_assert_eq(answer.status, 500);
 	end(&w);
 }
@@ -346,7 +361,8 @@ Test(evaluate, a_row_without_a_known_block_size_has_no_prefix_knowledge)
 
 Test(evaluate, a_calibrating_row_borrows_what_its_neighbours_have_learned)
 {
-	struct row_predictor none = {.version = 1, .state = PREDICTOR_CALIBRATING, .coef = {99, 99}};
+	struct row_predictor none = {
+		.version = 1, .state = PREDICTOR_CALIBRATING, .coef = {99, 99}};
 	struct world w;
 
 	begin(&w, "PredictedTTFT");
@@ -356,7 +372,8 @@ Test(evaluate, a_calibrating_row_borrows_what_its_neighbours_have_learned)
 	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
 
 	cr_assert_eq(a.candidates[1].row, 3, "between the two");
-	cr_assert_leq(abs((int)a.candidates[1].ttft - 3030000), 5, "0.03 + 1000 x 0.003, got %u", a.candidates[1].ttft);
+	cr_assert_leq(abs((int)a.candidates[1].ttft - 3030000), 5, "0.03 + 1000 x 0.003, got %u",
+		      a.candidates[1].ttft);
 	end(&w);
 }
 
@@ -422,9 +439,14 @@ Test(evaluate, a_record_predicts_again_what_it_predicted)
 
 	for (unsigned i = 0; i < head->n; i++) {
 		struct predict_input in = {
-			.prompt = d->prompt_tokens, .cached = c[i].cached + c[i].speculative,
-			.pending = c[i].pending, .prefilling = c[i].prefilling, .context = c[i].context,
-			.decoding = c[i].decoding, .oldest_dispatch_ms = PREDICT_NEVER, .last_first_ms = PREDICT_NEVER,
+			.prompt = d->prompt_tokens,
+			.cached = c[i].cached + c[i].speculative,
+			.pending = c[i].pending,
+			.prefilling = c[i].prefilling,
+			.context = c[i].context,
+			.decoding = c[i].decoding,
+			.oldest_dispatch_ms = PREDICT_NEVER,
+			.last_first_ms = PREDICT_NEVER,
 		};
 		struct predict_output out;
 
@@ -443,20 +465,26 @@ Test(evaluate, strangers_need_two_scrapes_to_count)
 	for (int scrape = 0; scrape < 2; scrape++) {
 		mono_ns now = clock_mono();
 		struct row_reading reading = {
-			.sampled_lo = (uint32_t)now, .sampled_hi = (uint32_t)(now >> 32),
-			.known = KNOWN_WAITING | KNOWN_RUNNING, .health = HEALTH_UP, .waiting = 4, .running = 2,
+			.sampled_lo = (uint32_t)now,
+			.sampled_hi = (uint32_t)(now >> 32),
+			.known = KNOWN_WAITING | KNOWN_RUNNING,
+			.health = HEALTH_UP,
+			.waiting = 4,
+			.running = 2,
 		};
 
 		row_reading_write(&w.rows.row[2], &reading);
 		view_tick(&w.view, now);
-		struct msg_answer a = answer_to(&w, ids_body("demo", 100000 * (uint32_t)(scrape + 1), 100));
+		struct msg_answer a =
+			answer_to(&w, ids_body("demo", 100000 * (uint32_t)(scrape + 1), 100));
 		uint32_t slowest = a.candidates[2].ttft;
 
 		apply(&w, a.number);
 		if (scrape == 0)
 			cr_assert_lt(slowest, 400000);
 		else
-			cr_assert(a.candidates[2].row == 2 && slowest > 400000, "4 x 100 ms wait, got %u", slowest);
+			cr_assert(a.candidates[2].row == 2 && slowest > 400000,
+				  "4 x 100 ms wait, got %u", slowest);
 	}
 	end(&w);
 }

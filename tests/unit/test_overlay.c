@@ -38,13 +38,14 @@ Test(overlay, shows_every_answer_until_its_watermark_and_nothing_afterwards)
 			unsigned i = draw(STREAMS);
 
 			if (draw(100) < 55 && next[i] < LENGTH) {
-				uint16_t row = draw(10) == 0 ? OVERLAY_NO_ROW : (uint16_t)draw(ROWS);
+				uint16_t row =
+					draw(10) == 0 ? OVERLAY_NO_ROW : (uint16_t)draw(ROWS);
 				uint32_t tokens = draw(20000);
 
 				sent[i][next[i]].row = row;
 				sent[i][next[i]].tokens = tokens;
-				cr_assert_eq(overlay_push(o, s[i], row, 1, tokens, step + 1), next[i],
-					     "numbers have no holes");
+				cr_assert_eq(overlay_push(o, s[i], row, 1, tokens, step + 1),
+					     next[i], "numbers have no holes");
 				next[i]++;
 			} else if (draw(100) < 2) {     /* its ingress dies; another comes */
 				overlay_stream_close(o, &s[i]);
@@ -103,7 +104,7 @@ Test(overlay, charges_of_a_former_row_generation_are_nobodys)
 	overlay_push(o, s, 2, 2, 300, 6);               /* re-added */
 	cr_assert_eq(overlay_row(o, 2, 1).pending, 0);
 	cr_assert_eq(overlay_row(o, 2, 2).pending, 300);
-	overlay_settle(o, s, 1);                        /* of the former: takes nothing from the new */
+	overlay_settle(o, s, 1); /* of the former: takes nothing from the new */
 	cr_assert_eq(overlay_row(o, 2, 2).pending, 300);
 	overlay_settle(o, s, 2);
 	cr_assert_eq(overlay_row(o, 2, 2).pending, 0);
@@ -133,11 +134,13 @@ Test(overlay, a_prefix_sent_to_a_row_counts_there_for_a_while_and_nowhere_else)
 	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 2 * half), 3);
 	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 3 * half), 0);
 	overlay_note(o, 3, h, 6, t + 4 * half);
-	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 60 * half), 0, "after a silence nothing is left");
+	cr_assert_eq(overlay_depth(o, 3, h, 0, 10, t + 60 * half), 0,
+		     "after a silence nothing is left");
 	overlay_free(&o);
 }
 
-/* Under notes far beyond the tables' size: what they say was noted on that row; the newest are there. */
+/* Under notes far beyond the tables' size: what they say was noted on that row; the newest are
+ * there. */
 Test(overlay, a_full_prefix_table_forgets_the_oldest_and_invents_nothing)
 {
 	const uint32_t total = OVERLAY_PREFIXES * 5;
@@ -162,7 +165,9 @@ Test(overlay, a_full_prefix_table_forgets_the_oldest_and_invents_nothing)
 	}
 	for (uint32_t i = 0; i < total; i += 7) {
 		hash = (i + 1) * 0x9e3779b97f4a7c15ull;
-		cr_assert_eq(overlay_depth(o, (uint16_t)(i % ROWS), &hash, 0, 1, t + 2 * OVERLAY_PREFIX_NS), 0);
+		cr_assert_eq(overlay_depth(o, (uint16_t)(i % ROWS), &hash, 0, 1,
+					   t + 2 * OVERLAY_PREFIX_NS),
+			     0);
 	}
 	overlay_free(&o);
 }

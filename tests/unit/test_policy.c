@@ -1,5 +1,5 @@
-/* tests/unit/test_policy.c -- a real policy process, by its own protocol: this test is its supervisor and
- * its ingress (protocols.md 3 and 5).
+/* tests/unit/test_policy.c -- a real policy process, by its own protocol: this test is its
+ * supervisor and its ingress (protocols.md 3 and 5).
  */
 #include "tests/unit/policy_world.h"
 
@@ -14,7 +14,7 @@
 #include "actors/common/config.h"
 
 #define GENERATION 3u
-#define LATE_MS 10000           /* an event that does not come ends the test; nothing waits so long */
+#define LATE_MS 10000           /* an event that never comes ends the test */
 
 struct stage {
 	struct world w;
@@ -27,7 +27,8 @@ struct stage {
 };
 
 static void
-send_segment(struct stage *s, enum segment_kind kind, enum process_role role, uint32_t incarnation, int fd)
+send_segment(struct stage *s, enum segment_kind kind, enum process_role role, uint32_t incarnation,
+	     int fd)
 {
 	struct msg_segment m = {
 		.kind = (uint8_t)kind, .role = (uint8_t)role, .incarnation = incarnation,
@@ -71,8 +72,12 @@ spawn(struct stage *s, const char *bad_config)
 	}
 	close(pair[1]);
 	struct msg_birth birth = {
-		.abi = MESSAGES_ABI, .role = ROLE_POLICY, .incarnation = POLICY_INC, .generation = GENERATION,
-		.run_dir = slice_str(s->run_dir), .log_level = 0,
+		.abi = MESSAGES_ABI,
+		.role = ROLE_POLICY,
+		.incarnation = POLICY_INC,
+		.generation = GENERATION,
+		.run_dir = slice_str(s->run_dir),
+		.log_level = 0,
 	};
 	struct msg_go go = {0};
 
@@ -178,7 +183,8 @@ gone(struct stage *s)
 		as_supervisor(s, MSG_drain, &drain);
 		cr_assert_eq(from_policy(s).id, MSG_bye);
 		cr_assert_eq(waitpid(s->pid, &status, 0), s->pid);
-		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x",
+			  (unsigned)status);
 	}
 	if (s->router)
 		zmq_close(s->router);
@@ -267,7 +273,8 @@ Test(policy, open_alone_is_not_enough_while_an_ingress_has_not_resent)
 	half_resent(&s);
 	ask(&s, 1000);
 	cr_assert_eq(to_ingress(&s, LATE_MS).id, MSG_answer);
-	cr_assert_eq(count_get(&s.w.process, COUNTER_swap_open_late), 1, "only the 100 ms ended it");
+	cr_assert_eq(count_get(&s.w.process, COUNTER_swap_open_late), 1,
+		     "only the 100 ms ended it");
 	gone(&s);
 }
 
@@ -383,7 +390,8 @@ Test(policy, a_process_that_cannot_load_says_why_and_exits)
 	spawn(&s, "without an index");
 	struct msg m = from_policy(&s);
 	cr_assert_eq(m.id, MSG_failed);
-	cr_assert(slice_eq_str(m.u.failed.text, "prefix index"), "%.*s", (int)m.u.failed.text.len, m.u.failed.text.p);
+	cr_assert(slice_eq_str(m.u.failed.text, "prefix index"), "%.*s", (int)m.u.failed.text.len,
+		  m.u.failed.text.p);
 	cr_assert_eq(waitpid(s.pid, &status, 0), s.pid);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_INTERNAL);
 	s.pid = 0;

@@ -24,7 +24,8 @@ predicted(const struct predict_input *in)
 	return out;
 }
 
-#define NEAR(a, b) cr_assert(fabs((a) - (b)) < 1e-6, #a " is %.9f, not %.9f", (double)(a), (double)(b))
+#define NEAR(a, b)                                                                                 \
+	cr_assert(fabs((a) - (b)) < 1e-6, #a " is %.9f, not %.9f", (double)(a), (double)(b))
 
 Test(predict, an_idle_worker_takes_base_and_the_uncached_part)
 {

@@ -54,23 +54,34 @@ asks_nothing(enum openai_route route, const char *body)
 
 Test(prompt, a_chat_is_asked_for_with_every_field_that_decides_its_tokens)
 {
-	asks(OPENAI_CHAT, "{\"model\":\"x\",\"temperature\":1,\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9\"}]}",
-	     "{\"model\":\"worker-model\",\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9\"}]}");
 	asks(OPENAI_CHAT,
-	     "{\"messages\":[],\"tools\":[{\"a\":1}],\"chat_template\":\"t\",\"add_generation_prompt\":false,"
+	     "{\"model\":\"x\",\"temperature\":1,\"messages\":[{\"role\":\"user\",\"content\":"
+	     "\"h\\u00e9\"}]}",
+	     "{\"model\":\"worker-model\",\"messages\":[{\"role\":\"user\",\"content\":"
+	     "\"h\\u00e9\"}]}");
+	asks(OPENAI_CHAT,
+	     "{\"messages\":[],\"tools\":[{\"a\":1}],\"chat_template\":\"t\",\"add_generation_"
+	     "prompt\":false,"
 	     "\"continue_final_message\":true,\"add_special_tokens\":true,\"stream\":true,\"n\":3}",
-	     "{\"model\":\"worker-model\",\"messages\":[],\"tools\":[{\"a\":1}],\"chat_template\":\"t\","
-	     "\"add_generation_prompt\":false,\"continue_final_message\":true,\"add_special_tokens\":true}");
+	     "{\"model\":\"worker-model\",\"messages\":[],\"tools\":[{\"a\":1}],\"chat_template\":"
+	     "\"t\","
+	     "\"add_generation_prompt\":false,\"continue_final_message\":true,\"add_special_"
+	     "tokens\":true}");
 }
 
 Test(prompt, documents_and_reasoning_effort_join_the_template_arguments)
 {
 	asks(OPENAI_CHAT, "{\"messages\":[],\"reasoning_effort\":\"low\"}",
-	     "{\"model\":\"worker-model\",\"messages\":[],\"chat_template_kwargs\":{\"reasoning_effort\":\"low\"}}");
-	asks(OPENAI_CHAT, "{\"messages\":[],\"documents\":[{}],\"chat_template_kwargs\":{ \"enable_thinking\":false } }",
+	     "{\"model\":\"worker-model\",\"messages\":[],\"chat_template_kwargs\":{\"reasoning_"
+	     "effort\":\"low\"}}");
+	asks(OPENAI_CHAT,
+	     "{\"messages\":[],\"documents\":[{}],\"chat_template_kwargs\":{ "
+	     "\"enable_thinking\":false } }",
 	     "{\"model\":\"worker-model\",\"messages\":[],"
 	     "\"chat_template_kwargs\":{\"documents\":[{}],\"enable_thinking\":false}}");
-	asks(OPENAI_CHAT, "{\"messages\":[],\"documents\":[{}],\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{  }}",
+	asks(OPENAI_CHAT,
+	     "{\"messages\":[],\"documents\":[{}],\"reasoning_effort\":\"low\",\"chat_template_"
+	     "kwargs\":{  }}",
 	     "{\"model\":\"worker-model\",\"messages\":[],"
 	     "\"chat_template_kwargs\":{\"documents\":[{}],\"reasoning_effort\":\"low\"}}");
 	asks(OPENAI_CHAT, "{\"messages\":[],\"chat_template_kwargs\":{}}",
@@ -80,7 +91,8 @@ Test(prompt, documents_and_reasoning_effort_join_the_template_arguments)
 
 Test(prompt, a_completion_is_asked_for_by_its_first_prompt)
 {
-	asks(OPENAI_COMPLETIONS, "{\"prompt\":\"a \\\"b\\\"\"}", "{\"model\":\"worker-model\",\"prompt\":\"a \\\"b\\\"\"}");
+	asks(OPENAI_COMPLETIONS, "{\"prompt\":\"a \\\"b\\\"\"}",
+	     "{\"model\":\"worker-model\",\"prompt\":\"a \\\"b\\\"\"}");
 	asks(OPENAI_COMPLETIONS, "{\"prompt\":[\"one\",\"two\"],\"add_special_tokens\":false}",
 	     "{\"model\":\"worker-model\",\"prompt\":\"one\",\"add_special_tokens\":false}");
 }
@@ -128,9 +140,12 @@ may_hit(const char *body)
 Test(prompt, requests_that_cannot_hit_or_hold_media_are_known)
 {
 	cr_assert(may_hit("{\"messages\":[{\"content\":\"x\"}]}"));
-	cr_assert(may_hit("{\"messages\":[{\"content\":\"say \\\"image_url\\\" twice\"}],\"prompt_logprobs\":null}"));
-	cr_assert_not(may_hit("{\"messages\":[{\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"d\"}}]}]}"));
-	cr_assert_not(may_hit("{\"messages\":[{\"content\":[{\"type\":\"input_audio\",\"input_audio\":{}}]}]}"));
+	cr_assert(may_hit("{\"messages\":[{\"content\":\"say \\\"image_url\\\" "
+			  "twice\"}],\"prompt_logprobs\":null}"));
+	cr_assert_not(may_hit("{\"messages\":[{\"content\":[{\"type\":\"image_url\",\"image_url\":{"
+			      "\"url\":\"d\"}}]}]}"));
+	cr_assert_not(may_hit(
+		"{\"messages\":[{\"content\":[{\"type\":\"input_audio\",\"input_audio\":{}}]}]}"));
 	cr_assert_not(may_hit("{\"prompt\":[1],\"prompt_logprobs\":1}"));
 	cr_assert_not(may_hit("{\"prompt\":[1],\"truncate_prompt_tokens\":-1}"));
 }

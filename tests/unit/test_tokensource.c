@@ -35,8 +35,8 @@ worker_start(void)
 		dup2(out[1], 1);
 		close(out[0]);
 		close(out[1]);
-		execl(self, self, "--port", "0", "--profile", "zero", "--model", "m", "--kv-endpoint",
-		      "tcp://127.0.0.1:*", (char *)NULL);
+		execl(self, self, "--port", "0", "--profile", "zero", "--model", "m",
+		      "--kv-endpoint", "tcp://127.0.0.1:*", (char *)NULL);
 		_exit(127);
 	}
 	close(out[1]);
@@ -62,7 +62,8 @@ collect(struct tokensource *t, struct token_key *ret_key)
 	const char *why = "nothing came";
 
 	for (int i = 0; i < 100; i++) {         /* the socket, not the clock, ends this */
-		zmq_pollitem_t item = {.socket = zsock_resolve(tokensource_socket(t)), .events = ZMQ_POLLIN};
+		zmq_pollitem_t item = {.socket = zsock_resolve(tokensource_socket(t)),
+				       .events = ZMQ_POLLIN};
 
 		zmq_poll(&item, 1, 100);
 		if (tokensource_collect(t, clock_mono(), ret_key, &why) > 0)
@@ -72,8 +73,8 @@ collect(struct tokensource *t, struct token_key *ret_key)
 	return why;
 }
 
-static const char chat[] =
-	"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"how many tokens is this, and why?\"}]}";
+static const char chat[] = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"how "
+			   "many tokens is this, and why?\"}]}";
 
 Test(tokensource, a_worker_says_the_ids_and_they_are_kept)
 {
@@ -85,9 +86,12 @@ Test(tokensource, a_worker_says_the_ids_and_they_are_kept)
 
 	cr_assert_eq(tokensource_new(&t), 0);
 	cr_assert_not(tokensource_find(t, key, &ids, &n));
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()), 0);
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()), 0,
-		     "joins the call under way");
+	cr_assert_eq(
+		tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()),
+		0);
+	cr_assert_eq(
+		tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()),
+		0, "joins the call under way");
 	cr_assert_null(collect(t, &got));
 	cr_assert(got.lo == key.lo && got.hi == key.hi);
 	cr_assert(tokensource_find(t, key, &ids, &n));
@@ -95,10 +99,13 @@ Test(tokensource, a_worker_says_the_ids_and_they_are_kept)
 	const char *why;
 	cr_assert_eq(tokensource_collect(t, clock_mono(), &got, &why), 0, "one call, not two");
 
-	/* the same ids for the prompt form of the same text are not promised; but it is understood */
+	/* the same ids for the prompt form of the same text are not promised; but it is
+	 * understood */
 	const char prompt[] = "{\"model\":\"m\",\"prompt\":\"abcdefgh\"}";
 	struct token_key other = tokensource_key(prompt, strlen(prompt));
-	cr_assert_eq(tokensource_request(t, other, "127.0.0.1", w.port, prompt, strlen(prompt), clock_mono()), 0);
+	cr_assert_eq(tokensource_request(t, other, "127.0.0.1", w.port, prompt, strlen(prompt),
+					 clock_mono()),
+		     0);
 	cr_assert_null(collect(t, &got));
 	cr_assert(tokensource_find(t, other, &ids, &n));
 	cr_assert_gt(n, 0);
@@ -117,7 +124,9 @@ Test(tokensource, a_refusal_says_why_and_the_worker_is_asked_again)
 
 	tokensource_new(&t);
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(tokensource_request(t, key, "127.0.0.1", w.port, bad, strlen(bad), clock_mono()), 0);
+		cr_assert_eq(tokensource_request(t, key, "127.0.0.1", w.port, bad, strlen(bad),
+						 clock_mono()),
+			     0);
 		cr_assert_str_eq(collect(t, &got), "worker answered with an error");
 		cr_assert_not(tokensource_find(t, key, &ids, &n));
 	}
@@ -153,8 +162,11 @@ Test(tokensource, a_worker_that_cannot_be_reached_rests_for_a_second)
 	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now), 0);
 	cr_assert_str_eq(collect(t, &got), "worker cannot be reached");
 	now = clock_mono();
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now), -EHOSTDOWN);
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now + TOKENSOURCE_REST_NS), 0);
+	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now),
+		     -EHOSTDOWN);
+	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat),
+					 now + TOKENSOURCE_REST_NS),
+		     0);
 	cr_assert_str_eq(collect(t, &got), "worker cannot be reached");
 	tokensource_free(&t);
 	close(fd);
@@ -187,8 +199,8 @@ Test(tokensource, ends_cleanly_with_calls_under_way_and_bounds_them)
 	for (int i = 0; i < (int)TOKENSOURCE_CALLS + 10; i++) {
 		int len = snprintf(text, sizeof text, "{\"prompt\":\"%d\"}", i);
 
-		if (tokensource_request(t, tokensource_key(text, (size_t)len), "127.0.0.1", port, text, (size_t)len,
-					clock_mono()) == -EBUSY)
+		if (tokensource_request(t, tokensource_key(text, (size_t)len), "127.0.0.1", port,
+					text, (size_t)len, clock_mono()) == -EBUSY)
 			refused++;
 	}
 	cr_assert_eq(refused, 10);

@@ -147,7 +147,8 @@ choose(const struct choose_input *input, uint32_t ret_order[CHOOSE_RANKED])
 				unsigned g = grade(c);
 
 				if (pass == 0) {
-					if (!any || g < best_grade || (g == best_grade && s < best)) {
+					if (!any || g < best_grade ||
+					    (g == best_grade && s < best)) {
 						best_grade = g;
 						best = s;
 						any = true;

@@ -57,4 +57,5 @@ struct choose_input {
 };
 
 unsigned choose(const struct choose_input *input, uint32_t ret_order[CHOOSE_RANKED]);
-	/* Subscripts of the ranked candidates, best first; returns how many, 0 when none is left. */
+	/* Subscripts of the ranked candidates, best first; returns how many, 0 when none is
+	 * left. */

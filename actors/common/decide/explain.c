@@ -72,7 +72,8 @@ when_of(wall_ns when)
 	gmtime_r(&seconds, &tm);
 	size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
 
-	snprintf(text + n, sizeof text - n, ".%06lluZ", (unsigned long long)(when % 1000000000u / 1000u));
+	snprintf(text + n, sizeof text - n, ".%06lluZ",
+		 (unsigned long long)(when % 1000000000u / 1000u));
 	return json_string(text);
 }
 
@@ -81,7 +82,8 @@ static json_t *
 stages_of(const uint64_t stage_ns[8])
 {
 	static const char *const names[8] = {
-		NULL, "parse_us", "tokenize_us", "hash_us", "match_us", "predict_us", "choose_us", "record_us",
+		NULL,       "parse_us",   "tokenize_us", "hash_us",
+		"match_us", "predict_us", "choose_us",   "record_us",
 	};
 	json_t *o = json_object();
 	uint64_t before = stage_ns[0];
@@ -91,7 +93,8 @@ stages_of(const uint64_t stage_ns[8])
 			json_object_set_new(o, names[i], json_null());
 			continue;
 		}
-		json_object_set_new(o, names[i], json_real((double)(stage_ns[i] - before) / 1000.0));
+		json_object_set_new(o, names[i],
+				    json_real((double)(stage_ns[i] - before) / 1000.0));
 		before = stage_ns[i];
 	}
 	json_object_set_new(o, "total_us", json_real((double)(before - stage_ns[0]) / 1000.0));
@@ -130,8 +133,9 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_object_set_new(o, "row", c->row == ROW_NONE ? json_null() : json_integer(c->row));
 	json_object_set_new(o, "worker", worker_of(rows, c->row, c->row_gen));
 	json_object_set_new(o, "row_gen", json_integer(c->row_gen));
-	json_object_set_new(o, "removed_by", c->removed_by ? json_string(choose_removal_name(c->removed_by)) :
-							     json_null());
+	json_object_set_new(o, "removed_by",
+			    c->removed_by ? json_string(choose_removal_name(c->removed_by))
+					  : json_null());
 	json_object_set_new(o, "cached_tokens", json_integer(c->cached));
 	json_object_set_new(o, "speculative_tokens", json_integer(c->speculative));
 	json_object_set_new(o, "pending_tokens", json_integer(c->pending));
@@ -140,10 +144,12 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_object_set_new(o, "decoding", json_integer(c->decoding));
 	json_object_set_new(o, "scraped_waiting", known(c->waiting));
 	json_object_set_new(o, "scraped_running", known(c->running));
-	json_object_set_new(o, "kv_usage", c->kv_usage < 0 ? json_null() : json_real((double)c->kv_usage));
+	json_object_set_new(o, "kv_usage",
+			    c->kv_usage < 0 ? json_null() : json_real((double)c->kv_usage));
 	json_object_set_new(o, "reading_age_ms", known(c->age_ms));
 	json_object_set_new(o, "predicted_ttft_us", json_integer(c->ttft_us));
-	json_object_set_new(o, "predicted_wait_us", json_integer((json_int_t)((double)c->wait_s * 1e6)));
+	json_object_set_new(o, "predicted_wait_us",
+			    json_integer((json_int_t)((double)c->wait_s * 1e6)));
 	json_object_set_new(o, "coefficients", coefs_of(c->coef));
 	return o;
 }
@@ -181,13 +187,16 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	json_object_set_new(o, "rule", d->rule[0] ? text_of(d->rule, sizeof d->rule) : json_null());
 	json_object_set_new(o, "status", d->status ? json_integer(d->status) : json_null());
 	json_object_set_new(o, "chosen_row", chosen ? json_integer(d->chosen_row) : json_null());
-	json_object_set_new(o, "chosen_worker", chosen && head->n > 0 ? worker_of(rows, c[0].row, c[0].row_gen) :
-									json_null());
-	json_object_set_new(o, "prompt_tokens", d->prompt_tokens ? json_integer(d->prompt_tokens) : json_null());
+	json_object_set_new(o, "chosen_worker",
+			    chosen && head->n > 0 ? worker_of(rows, c[0].row, c[0].row_gen)
+						  : json_null());
+	json_object_set_new(o, "prompt_tokens",
+			    d->prompt_tokens ? json_integer(d->prompt_tokens) : json_null());
 	json_object_set_new(o, "max_tokens", known(d->max_tokens));
 	json_object_set_new(o, "token_source", json_string(source_name(d->token_source)));
 	json_object_set_new(o, "blocks", json_integer(d->blocks));
-	json_object_set_new(o, "block_tokens", d->block_tokens ? json_integer(d->block_tokens) : json_null());
+	json_object_set_new(o, "block_tokens",
+			    d->block_tokens ? json_integer(d->block_tokens) : json_null());
 	json_object_set_new(o, "stages", stages_of(d->stage_ns));
 	for (unsigned i = 0; i < head->n; i++)
 		json_array_append_new(list, candidate_of(&c[i], rows));
@@ -226,38 +235,46 @@ print_known(FILE *to, const json_t *o, const char *key, int width)
 void
 explain_print(FILE *to, const json_t *d)
 {
-	const json_t *list = json_object_get(d, "candidates"), *stages = json_object_get(d, "stages");
+	const json_t *list = json_object_get(d, "candidates"),
+		     *stages = json_object_get(d, "stages");
 	size_t i;
 	json_t *c;
 
-	fprintf(to, "request %s ask %lld at %s: %s", string_at(d, "request_id", "?"), integer_at(d, "ask"),
-		string_at(d, "when", "?"), string_at(d, "verdict", "?"));
+	fprintf(to, "request %s ask %lld at %s: %s", string_at(d, "request_id", "?"),
+		integer_at(d, "ask"), string_at(d, "when", "?"), string_at(d, "verdict", "?"));
 	if (json_is_integer(json_object_get(d, "status")))
 		fprintf(to, " %lld by rule %s", integer_at(d, "status"), string_at(d, "rule", "-"));
 	if (json_is_integer(json_object_get(d, "chosen_row")))
-		fprintf(to, " %s (row %lld)", string_at(d, "chosen_worker", "?"), integer_at(d, "chosen_row"));
-	fprintf(to, "\nmodel %s, policy %s minimizes %s; generation %lld, config %s\n", string_at(d, "model", "-"),
-		string_at(d, "policy", "-"), string_at(d, "minimize", "-"), integer_at(d, "generation"),
+		fprintf(to, " %s (row %lld)", string_at(d, "chosen_worker", "?"),
+			integer_at(d, "chosen_row"));
+	fprintf(to, "\nmodel %s, policy %s minimizes %s; generation %lld, config %s\n",
+		string_at(d, "model", "-"), string_at(d, "policy", "-"),
+		string_at(d, "minimize", "-"), integer_at(d, "generation"),
 		string_at(d, "config_hash", "?"));
 	fprintf(to, "prompt");
 	print_known(to, d, "prompt_tokens", 0);
-	fprintf(to, " tokens (%s), %lld blocks of", string_at(d, "token_source", "?"), integer_at(d, "blocks"));
+	fprintf(to, " tokens (%s), %lld blocks of", string_at(d, "token_source", "?"),
+		integer_at(d, "blocks"));
 	print_known(to, d, "block_tokens", 0);
 	fprintf(to, "; decided in %.1f us\n", json_real_value(json_object_get(stages, "total_us")));
 	if (json_array_size(list) == 0)
 		return;
-	fprintf(to, "%-16s %8s %8s %8s %6s %6s %6s %6s %10s %10s  %s\n", "worker", "cached", "maybe", "pending",
-		"pref", "decod", "s.wait", "s.run", "wait ms", "ttft ms", "removed by");
+	fprintf(to, "%-16s %8s %8s %8s %6s %6s %6s %6s %10s %10s  %s\n", "worker", "cached",
+		"maybe", "pending", "pref", "decod", "s.wait", "s.run", "wait ms", "ttft ms",
+		"removed by");
 	json_array_foreach(list, i, c) {
 		char row[32];
 
 		snprintf(row, sizeof row, "row %lld", integer_at(c, "row"));
 		fprintf(to, "%-16.16s %8lld %8lld %8lld %6lld %6lld", string_at(c, "worker", row),
 			integer_at(c, "cached_tokens"), integer_at(c, "speculative_tokens"),
-			integer_at(c, "pending_tokens"), integer_at(c, "prefilling"), integer_at(c, "decoding"));
+			integer_at(c, "pending_tokens"), integer_at(c, "prefilling"),
+			integer_at(c, "decoding"));
 		print_known(to, c, "scraped_waiting", 6);
 		print_known(to, c, "scraped_running", 6);
-		fprintf(to, " %10.1f %10.1f  %s\n", (double)integer_at(c, "predicted_wait_us") / 1000.0,
-			(double)integer_at(c, "predicted_ttft_us") / 1000.0, string_at(c, "removed_by", "-"));
+		fprintf(to, " %10.1f %10.1f  %s\n",
+			(double)integer_at(c, "predicted_wait_us") / 1000.0,
+			(double)integer_at(c, "predicted_ttft_us") / 1000.0,
+			string_at(c, "removed_by", "-"));
 	}
 }

@@ -1,7 +1,7 @@
 /* actors/common/decide/explain.h -- a decision record as people and programs read it.
  *
- * Meaning    the JSON form names every number with its unit and every code by its word; what was unknown
- *            is null, never 0.  The text form is made from it, one candidate a line.
+ * Meaning    the JSON form names every number with its unit and every code by its word; what was
+ *            unknown is null, never 0.  The text form is made from it, one candidate a line.
  * Input      one DECISION record as journal_read copied it, of this layout; checked before use.
  * Ownership  *ret is the caller's (json_decref).   Threads  any.   Never on the request path.
  */

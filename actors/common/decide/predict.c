@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#define HEAD_REMAINS 0.02       /* share of the head request that is never taken for done: estimates err */
+#define HEAD_REMAINS 0.02       /* of the head request is never taken for done: estimates err */
 
 uint32_t
 predict_usable(uint32_t blocks, uint32_t block_tokens, uint32_t prompt)
@@ -28,7 +28,8 @@ predict_ttft(const struct predict_input *input, struct predict_output *ret)
 	if (input->prefilling > 0 && input->pending > 0) {
 		double head = (double)input->pending / (double)input->prefilling;
 		double per_token = prefill + attention * head / 2;
-		/* nothing dispatched yet (decided, not applied): nothing done, whenever the last byte came */
+		/* nothing dispatched yet (decided, not applied): nothing done, whenever the last
+		 * byte came */
 		bool dispatched = input->oldest_dispatch_ms != PREDICT_NEVER;
 		uint32_t elapsed_ms = input->oldest_dispatch_ms < input->last_first_ms ?
 			input->oldest_dispatch_ms : input->last_first_ms;
