@@ -2,8 +2,8 @@
  *
  * Chains of 1,000 blocks (16,000 tokens of 16).  One row holds each chain whole; one more its first
  * half; every tenth chain has its first 200 blocks on half of all rows.  Chains are asked for at
- * random, so on a table larger than the caches each lookup is cold.  Times are CPU time of the thread:
- * nothing here sleeps, and a busy machine does not change what it costs.
+ * random, so on a table larger than the caches each lookup is cold.  Times are CPU time of the
+ * thread: nothing here sleeps, and a busy machine changes little of what it costs.
  * Usage: bench_index [blocks in the table, default 1,000,000]
  */
 #include "shm/blockhash.h"
@@ -169,7 +169,8 @@ bench(unsigned workers, uint64_t blocks)
 		for (unsigned i = 0; c % 10 == 0 && i < workers / 2; i++)
 			chain_put(b.w, b.id[i], hash, 200);
 	}
-	say("fill", workers, (double)(cpu_ns() - start) / (double)index_writer_head(b.w)->holders, "ns/put");
+	say("fill", workers, (double)(cpu_ns() - start) / (double)index_writer_head(b.w)->holders,
+	    "ns/put");
 	if (index_attach(&b.reader, segment_readonly_fd(&b.seg)) < 0)
 		return 1;
 	say("entries", workers, (double)index_head(b.reader)->entries, "blocks");
@@ -177,7 +178,8 @@ bench(unsigned workers, uint64_t blocks)
 	say("load", workers, (double)index_head(b.reader)->entries /
 		((double)index_head(b.reader)->nbuckets * 4), "0..1");
 	say("bytes", workers, (double)b.seg.size / (double)blocks, "B/block");
-	say("lost", workers, (double)(index_head(b.reader)->evictions + index_head(b.reader)->refused), "puts");
+	say("lost", workers,
+	    (double)(index_head(b.reader)->evictions + index_head(b.reader)->refused), "puts");
 	lookups(&b);
 	events(&b);
 

@@ -22,9 +22,7 @@ with tempfile.TemporaryDirectory(prefix="pointsman-gain-") as folder:
     for arm in ("Random", "PredictedTTFT"):
         home = pathlib.Path(folder) / arm
         home.mkdir()
-        with h.House(home, minimize=arm, gateway="  timeouts: {firstByte: 600s}",
-                     workerset=f"  prior: {{base: {0.35 / a.scale:.6f}s, prefillPerToken: {0.42e-3 / a.scale:.9f}s}}"
-                     ) as house:
+        with h.House(home, minimize=arm) as house:
             # Fresh workers, so fresh caches, for each arm.
             house.add("--time-scale", a.scale, "--hash-seed", "random", count=3)
             house.start()

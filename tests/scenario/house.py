@@ -165,7 +165,7 @@ apiVersion: pointsman.io/v1alpha1
 kind: InferencePolicy
 metadata: {{name: standard}}
 spec:
-  match: {{models: [{self.model}]}}
+  match: {{models: [{self.model}, small]}}
   candidates: [{{pool: all}}]
   minimize: {self.minimize}
 {self.policy}
