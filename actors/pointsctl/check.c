@@ -1,0 +1,64 @@
+/* actors/pointsctl/check.c -- `check PATH...`: the loader the supervisor runs, and nothing else. */
+#include <string.h>
+
+#include "actors/common/decide/manifest.h"
+#include "actors/pointsctl/pointsctl.h"
+
+static json_t *
+errors_of(const struct yaml_errors *errs)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < errs->n; i++) {
+		const struct yaml_error *e = &errs->list[i];
+		json_t *one = json_object(), *file = json_string(e->file), *text = json_string(e->text);
+
+		json_object_set_new(one, "file", file ? file : json_string("?"));
+		json_object_set_new(one, "line", json_integer(e->line));
+		json_object_set_new(one, "column", json_integer(e->column));
+		json_object_set_new(one, "text", text ? text : json_string("?"));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+static void
+print_found(const struct manifest *m, const struct yaml_errors *errs)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "ok", json_boolean(m != NULL));
+	json_object_set_new(o, "errors", errors_of(errs));
+	json_object_set_new(o, "errors_dropped", json_integer((json_int_t)errs->dropped));
+	if (m) {
+		json_object_set_new(o, "models", json_integer(m->n_models));
+		json_object_set_new(o, "policies", json_integer(m->n_policies));
+		json_object_set_new(o, "pools", json_integer(m->n_pools));
+		json_object_set_new(o, "worker_sets", json_integer(m->n_sets));
+		json_object_set_new(o, "workers", json_integer(m->n_members));
+	}
+	print_json(o);
+	json_decref(o);
+}
+
+int
+command_check(const struct options *o)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+	int r = manifest_load_paths(o->args, o->n_args, &m, &errs);
+	int code = r < 0;
+
+	if (o->json)
+		print_found(r < 0 ? NULL : m, &errs);
+	else
+		yaml_errors_print(&errs, stderr);
+	if (r < 0 && !yaml_errors_any(&errs))
+		complain("cannot load: %s", strerror(-r));
+	if (r == 0 && !o->json)
+		printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, %u workers\n",
+		       m->n_models, m->n_policies, m->n_pools, m->n_sets, m->n_members);
+	manifest_free(&m);
+	yaml_errors_free(&errs);
+	return code;
+}

@@ -1,0 +1,252 @@
+/* actors/pointsctl/inspect.c -- stat, workers, requests, explain: ask, then JSON or tables. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/common/decide/explain.h"
+#include "actors/common/show.h"
+#include "actors/pointsctl/ask.h"
+#include "actors/pointsctl/table.h"
+
+static const char *
+text_at(const json_t *o, const char *key, const char *otherwise)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s && *s ? s : otherwise;
+}
+
+static long long
+number_at(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+
+/* Prints it one way or the other. */
+static int
+show(const struct options *o, json_t *result, void (*print)(const json_t *))
+{
+	if (!result)
+		return 1;
+	if (o->json)
+		print_json(result);
+	else
+		print(result);
+	json_decref(result);
+	return 0;
+}
+
+/* ---- stat ---- */
+
+static void
+print_stat(const json_t *s)
+{
+	const json_t *requests = json_object_get(s, "requests"), *index = json_object_get(s, "index");
+	const json_t *list = json_object_get(s, "processes");
+	struct table *t;
+	char a[UNIT_TEXT], b[UNIT_TEXT];
+	size_t i;
+	json_t *p;
+
+	printf("generation %lld (config %s, in force since %s), reload %s%s\n", number_at(s, "generation"),
+	       text_at(s, "config_hash", "-"), text_at(s, "committed", "-"), text_at(s, "reload", "-"),
+	       json_is_true(json_object_get(s, "draining")) ? ", draining" : "");
+	if (text_at(s, "last_error", NULL))
+		printf("last reload refused: %s\n", text_at(s, "last_error", ""));
+	printf("workers  %lld of %lld up\n", number_at(s, "workers_up"), number_at(s, "workers_count"));
+	printf("requests %lld: %lld ok, %lld client errors, %lld failed, %lld cancelled, %lld live\n",
+	       number_at(requests, "total"), number_at(requests, "ok"), number_at(requests, "client_error"),
+	       number_at(requests, "failed"), number_at(requests, "cancelled"), number_at(requests, "live"));
+	if (json_is_object(index))
+		printf("index    %lld blocks of %lld\n", number_at(index, "entries"),
+		       number_at(index, "lanes") * 7 / 10);
+	putchar('\n');
+	t = table_new("ROLE >INDEX >INCARNATION >GEN >PID STATE >SINCE >HEARTBEAT >RESTARTS LAST-EXIT");
+	json_array_foreach(list, i, p) {
+		table_json(t, p, "role");
+		table_json(t, p, "index");
+		table_json(t, p, "incarnation");
+		if (number_at(p, "generation"))
+			table_json(t, p, "generation");
+		else
+			table_cell(t, "-");
+		table_json(t, p, "pid");
+		table_json(t, p, "state");
+		table_cell(t, "%s", unit_s(a, p, "since_s"));
+		table_cell(t, "%s", unit_s(b, p, "heartbeat_age_s"));
+		table_json(t, p, "restarts");
+		table_json(t, p, "last_exit");
+	}
+	table_print(stdout, t);
+	table_free(&t);
+}
+
+int
+command_stat(const struct options *o)
+{
+	return show(o, ask(o, "stat", NULL, NULL), print_stat);
+}
+
+/* ---- workers ---- */
+
+static void
+print_workers(const json_t *result)
+{
+	const json_t *list = json_object_get(result, "workers");
+	struct table *t = table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
+				    "CACHE >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
+	char a[UNIT_TEXT];
+	size_t i;
+	json_t *w;
+
+	json_array_foreach(list, i, w) {
+		const json_t *reading = json_object_get(w, "reading"), *cache = json_object_get(w, "cache");
+		const json_t *predictor = json_object_get(w, "predictor");
+		const json_t *kv = json_object_get(reading, "kv_usage");
+
+		table_json(t, w, "worker");
+		table_json(t, w, "rank");
+		table_json(t, w, "pool");
+		table_json(t, w, "state");
+		table_json(t, w, "pending_tokens");
+		table_json(t, w, "prefilling");
+		table_json(t, w, "decoding");
+		table_json(t, reading, "waiting");
+		table_json(t, reading, "running");
+		if (json_is_number(kv))
+			table_cell(t, "%.0f%%", 100 * json_number_value(kv));
+		else
+			table_cell(t, "-");
+		table_json(t, cache, "state");
+		table_json(t, cache, "received");
+		table_json(t, cache, "applied");
+		table_json(t, cache, "gaps");
+		table_json(t, predictor, "state");
+		table_cell(t, "%s", unit_s(a, predictor, "error_p50_s"));
+		table_cell(t, "%s", unit_s(a, predictor, "error_p90_s"));
+		table_json(t, w, "url");
+	}
+	table_print(stdout, t);
+	table_free(&t);
+}
+
+int
+command_workers(const struct options *o)
+{
+	return show(o, ask(o, "workers", NULL, NULL), print_workers);
+}
+
+/* ---- requests ---- */
+
+static void
+print_requests(const json_t *result)
+{
+	const json_t *list = json_object_get(result, "requests");
+	struct table *t = table_new("ID >INGRESS STATE >AGE ROUTE WORKER >TRY PHASE >PROMPT >PREFILL >GEN PEER");
+	char a[UNIT_TEXT];
+	size_t i;
+	json_t *r;
+
+	json_array_foreach(list, i, r) {
+		table_json(t, r, "id");
+		table_json(t, r, "ingress");
+		table_json(t, r, "state");
+		table_cell(t, "%s", unit_s(a, r, "age_s"));
+		table_json(t, r, "route");
+		table_json(t, r, "worker");
+		table_json(t, r, "attempt");
+		table_json(t, r, "phase");
+		table_json(t, r, "prompt_tokens");
+		table_json(t, r, "prefill_tokens");
+		table_json(t, r, "generation");
+		table_json(t, r, "peer");
+	}
+	table_print(stdout, t);
+	table_free(&t);
+	printf("%lld live, %zu shown\n", number_at(result, "live"), json_array_size(list));
+}
+
+int
+command_requests(const struct options *o)
+{
+	json_t *limit = o->n ? json_integer(o->n) : NULL;
+
+	return show(o, ask(o, "requests", "limit", limit), print_requests);
+}
+
+/* ---- explain ---- */
+
+static void
+print_pair(const json_t *c, const char *what, const char *ours, const char *theirs, bool is_time)
+{
+	const json_t *a = json_object_get(c, ours), *b = json_object_get(c, theirs);
+	char x[UNIT_TEXT], y[UNIT_TEXT];
+
+	if (is_time)
+		printf("%s predicted %s, was %s\n", what, unit_us(x, c, ours), unit_us(y, c, theirs));
+	else if (json_is_integer(a) && json_is_integer(b))
+		printf("%s ours %lld, the engine's %lld\n", what, (long long)json_integer_value(a),
+		       (long long)json_integer_value(b));
+	else
+		printf("%s ours %s, the engine's %s\n", what, json_is_integer(a) ? "known" : "unknown",
+		       json_is_integer(b) ? "known" : "unknown");
+}
+
+static void
+print_outcome(const json_t *x)
+{
+	char a[UNIT_TEXT], b[UNIT_TEXT], c[UNIT_TEXT];
+
+	printf("outcome at %s: ", text_at(x, "when", "-"));
+	if (json_is_integer(json_object_get(x, "status")))
+		printf("status %lld", number_at(x, "status"));
+	else
+		printf("no status");
+	printf("%s from %s after %lld attempts%s%s\n", json_is_true(json_object_get(x, "cancelled")) ?
+	       ", client gone," : "", text_at(x, "worker", "no worker"), number_at(x, "attempts"),
+	       text_at(x, "error", NULL) ? ", error " : "", text_at(x, "error", ""));
+	printf("waited here %s, first byte %s after dispatch, last %s; ", unit_us(a, x, "queue_us"),
+	       unit_us(b, x, "ttft_us"), unit_us(c, x, "e2e_us"));
+	printf("%s to the client\n", unit_bytes(a, json_number_value(json_object_get(x, "bytes_out"))));
+}
+
+static void
+print_explain(const json_t *e)
+{
+	const json_t *decisions = json_object_get(e, "decisions"), *compare = json_object_get(e, "compare");
+	const json_t *outcome = json_object_get(e, "outcome");
+	size_t i;
+	json_t *d;
+
+	printf("%s: %s%s%s\n", text_at(e, "id", "?"), text_at(e, "state", "?"),
+	       text_at(e, "why", NULL) ? ": " : "", text_at(e, "why", ""));
+	json_array_foreach(decisions, i, d) {
+		putchar('\n');
+		explain_print(stdout, d);
+	}
+	if (!json_is_object(outcome))
+		return;
+	putchar('\n');
+	print_outcome(outcome);
+	print_pair(compare, "TTFT  ", "predicted_ttft_us", "ttft_us", true);
+	print_pair(compare, "cached", "our_cached_tokens", "cached_tokens", false);
+	print_pair(compare, "prompt", "our_prompt_tokens", "prompt_tokens", false);
+}
+
+int
+command_explain(const struct options *o)
+{
+	json_t *result;
+	const char *state;
+	uint64_t id;
+	bool found;
+
+	if (pm_show_id(o->args[0], strlen(o->args[0]), &id) < 0) {
+		complain("\"%s\" is no request id: 16 hexadecimal digits, as in x-pointsman-request-id",
+			 o->args[0]);
+		return 1;
+	}
+	result = ask(o, "explain", "id", json_string(o->args[0]));
+	state = text_at(result, "state", "");
+	found = strcmp(state, "done") == 0 || strcmp(state, "live") == 0;
+	return show(o, result, print_explain) || !found;
+}

@@ -1,0 +1,42 @@
+/* actors/pointsctl/pointsctl.h -- the operator's tool: what its parts share.
+ *
+ * Exit       0 done; 1 refused, not found or failed, with the reason on standard error; 2 usage.
+ * Reads      shared memory through descriptors the supervisor passes (read-only); writes nothing there.
+ * Threads    one.
+ */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "actors/common/view.h"
+
+#define EXIT_USAGE 2
+
+struct options {
+	const char *run_dir;
+	bool json;                              /* --output json */
+	bool dry_run, follow;
+	unsigned n;                             /* -n: lines, requests; 0 not given */
+	double seconds;                         /* --seconds; 0: until ^C */
+	uint64_t count;                         /* --count; 0: no limit */
+	char **args;                            /* what follows the subcommand */
+	unsigned n_args;
+};
+
+/* One subcommand each; return the exit code. */
+int command_check(const struct options *o);
+int command_reload(const struct options *o);
+int command_stat(const struct options *o);
+int command_workers(const struct options *o);
+int command_requests(const struct options *o);
+int command_explain(const struct options *o);
+int command_log(const struct options *o);
+int command_journal(const struct options *o);
+int command_decode(const struct options *o);
+
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+	/* "pointsctl: ..." on standard error. */
+void print_json(const json_t *value);           /* indented, to standard output */
+void print_json_line(FILE *to, const json_t *value);
