@@ -19,7 +19,8 @@ word_of(const struct ask *ask, uint32_t slot)
 static void
 word_set(struct ask *ask, uint32_t slot, uint16_t number, enum slot_state state, uint8_t deaths)
 {
-	uint64_t word = slot_word(slot_generation(word_of(ask, slot)), number, (uint8_t)state, deaths);
+	uint64_t word =
+		slot_word(slot_generation(word_of(ask, slot)), number, (uint8_t)state, deaths);
 
 	atomic_store_explicit(&ask->slots->slot[slot].word, word, memory_order_release);
 }
@@ -83,13 +84,19 @@ release(struct ask *ask, uint32_t slot)
 }
 
 int
-ask_open(struct ask *ret, struct slots *slots, struct column *column, struct process_segment *process,
-	 const struct ask_ops *ops, void *arg, mono_ns now)
+ask_open(struct ask *ret, struct slots *slots, struct column *column,
+	 struct process_segment *process, const struct ask_ops *ops, void *arg, mono_ns now)
 {
 	*ret = (struct ask){
-		.ops = ops, .arg = arg, .slots = slots, .column = column, .process = process,
-		.active = ASK_POLICIES, .absent_ns = now,
-		.questions_max = 1024, .answer_ns = 10000000000ull,
+		.ops = ops,
+		.arg = arg,
+		.slots = slots,
+		.column = column,
+		.process = process,
+		.active = ASK_POLICIES,
+		.absent_ns = now,
+		.questions_max = 1024,
+		.answer_ns = 10000000000ull,
 	};
 	ret->entry = calloc((size_t)slots->capacity + 1, sizeof *ret->entry);
 	return ret->entry ? 0 : -ENOMEM;
@@ -126,7 +133,7 @@ send_question(struct ask *ask, uint32_t slot, mono_ns now)
 	word_set(ask, slot, number, SLOT_ASKED, slot_deaths(word));
 	if (send_to(ask, ask->active, MSG_ask, &m) < 0) {
 		word_set(ask, slot, number, SLOT_READ, slot_deaths(word));
-		return false;           /* its pidfd, or room in the queue, will wake us */
+		return false; /* its pidfd, or room in the queue, will wake us */
 	}
 	uint16_t bit = (uint16_t)(1u << ask->active);
 	e->readers |= bit;
@@ -150,7 +157,8 @@ suspect_out(const struct ask *ask)
 	return false;
 }
 
-/* Sends what waits.  all: without the limit, for questions that were outstanding before a switch. */
+/* Sends what waits.  all: without the limit, for questions that were outstanding before a switch.
+ */
 static void
 pump(struct ask *ask, bool all, mono_ns now)
 {
@@ -205,8 +213,9 @@ cancel(struct ask *ask, uint32_t slot, uint16_t mask)
 	uint16_t todo = (uint16_t)(e->readers & mask & ~e->cancelled);
 
 	for (unsigned p = 0; todo; p++, todo >>= 1) {
-		struct msg_cancel m = {.slot = slot, .slot_gen = slot_generation(word_of(ask, slot)),
-			.ask = e->asked_as[p]};
+		struct msg_cancel m = {.slot = slot,
+				       .slot_gen = slot_generation(word_of(ask, slot)),
+				       .ask = e->asked_as[p]};
 		uint16_t bit = (uint16_t)(1u << p);
 
 		if (!(todo & 1) || ask->policy[p].dead)
@@ -260,11 +269,12 @@ find_or_add(struct ask *ask, uint32_t gen, uint32_t inc)
 	for (p = 0; p < ASK_POLICIES; p++) {
 		if (ask->policy[p].inc == 0)
 			break;
-		if (ask->policy[p].dead && (oldest == ASK_POLICIES || ask->policy[p].inc < ask->policy[oldest].inc))
+		if (ask->policy[p].dead &&
+		    (oldest == ASK_POLICIES || ask->policy[p].inc < ask->policy[oldest].inc))
 			oldest = p;
 	}
 	if (p == ASK_POLICIES)
-		p = oldest;             /* its readers were cleared when it died */
+		p = oldest; /* its readers were cleared when it died */
 	if (p == ASK_POLICIES) {
 		log_warn("policy process not known: table full gen=%u inc=%u", gen, inc);
 		return p;
@@ -372,16 +382,17 @@ ask_activate(struct ask *ask, uint32_t gen, uint32_t inc, mono_ns now)
 	unsigned p = find_or_add(ask, gen, inc);
 
 	if (p == ASK_POLICIES)
-		return;                 /* not acknowledged: the supervisor will see us hang */
+		return; /* not acknowledged: the supervisor will see us hang */
 	if (p == ask->active) {
-		tell_active(ask);       /* we moved there by ourselves */
+		tell_active(ask); /* we moved there by ourselves */
 		return;
 	}
 	for (unsigned q = 0; q < ASK_POLICIES; q++)
 		if (q != p && ask->policy[q].opened)
 			close_stream(ask, q);
 	if (ask->policy[p].dead || ask->policy[p].closed) {
-		/* Died in between, or was opened before, which never happens again: wait for another. */
+		/* Died in between, or was opened before, which never happens again: wait for
+		 * another. */
 		struct msg_active m = {.policy_gen = gen, .policy_inc = inc};
 
 		set_active(ask, ASK_POLICIES, now);
@@ -437,8 +448,8 @@ ask_gone(struct ask *ask, uint32_t inc, bool told, mono_ns now)
 			const struct ask_policy *s = &ask->policy[q % ASK_POLICIES];
 
 			/* By ourselves only to an unasked standby of the generation in force. */
-			if (q == ASK_POLICIES || s->dead || s->closed || s->opened || !s->reachable ||
-			    s->gen != ask->policy[p].gen)
+			if (q == ASK_POLICIES || s->dead || s->closed || s->opened ||
+			    !s->reachable || s->gen != ask->policy[p].gen)
 				q = ASK_POLICIES;
 			set_active(ask, q, now);
 		}
@@ -508,16 +519,17 @@ heard_answer(struct ask *ask, unsigned p, const struct msg_answer *a, mono_ns no
 
 		policy->broken = true;
 		count_add(ask->process, COUNTER_answer_holes, 1);
-		log_error("policy answers with a hole gen=%u inc=%u want=%u got=%u: it will be replaced",
+		log_error("policy answers with a hole gen=%u inc=%u want=%u got=%u: it will be "
+			  "replaced",
 			  policy->gen, policy->inc, policy->next, a->number);
 		ask->ops->tell(ask->arg, MSG_hole, &m);
 		return;
 	}
 	policy->next++;
 	bool current = known && !policy->closed && p == ask->active && e->policy == p &&
-		(e->state == ASK_ASKED || e->state == ASK_HELD) &&
-		slot_generation(word) == a->slot_gen && slot_ask(word) == a->ask &&
-		e->asked_as[p] == a->ask;
+		       (e->state == ASK_ASKED || e->state == ASK_HELD) &&
+		       slot_generation(word) == a->slot_gen && slot_ask(word) == a->ask &&
+		       e->asked_as[p] == a->ask;
 	bool end = a->verdict != VERDICT_HOLD;
 
 	if (known && end)
@@ -537,7 +549,7 @@ heard_answer(struct ask *ask, unsigned p, const struct msg_answer *a, mono_ns no
 			ask->ops->apply(ask->arg, a->slot, a);
 		}
 	}
-	column_apply(ask->column, policy->inc, a->number);      /* C1: after the cells */
+	column_apply(ask->column, policy->inc, a->number); /* C1: after the cells */
 	pump(ask, false, now);
 }
 
@@ -557,7 +569,8 @@ heard_hello(struct ask *ask, unsigned p, const struct msg_hello *m)
 	struct msg_probe probe = {.policy_gen = m->policy_gen, .policy_inc = m->policy_inc};
 
 	if (m->abi != MESSAGES_ABI) {
-		log_error("policy speaks another protocol inc=%u abi=%u: not used", m->policy_inc, m->abi);
+		log_error("policy speaks another protocol inc=%u abi=%u: not used", m->policy_inc,
+			  m->abi);
 		return;
 	}
 	send_to(ask, p, MSG_probe, &probe);
@@ -566,7 +579,8 @@ heard_hello(struct ask *ask, unsigned p, const struct msg_hello *m)
 static void
 heard_probed(struct ask *ask, unsigned p)
 {
-	struct msg_reachable m = {.policy_gen = ask->policy[p].gen, .policy_inc = ask->policy[p].inc};
+	struct msg_reachable m = {.policy_gen = ask->policy[p].gen,
+				  .policy_inc = ask->policy[p].inc};
 
 	ask->policy[p].reachable = true;
 	ask->ops->tell(ask->arg, MSG_reachable, &m);

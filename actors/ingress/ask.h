@@ -3,16 +3,16 @@
  * Meaning    The protocol of one ingress, without a socket, a clock or a timer of its own: what it
  *            hears comes in by calls, what it says goes out through ask_ops.  So every order of
  *            events can be tried in a test.
- * Key        An answer belongs to {slot, slot generation, ask}; `ask` is +1 at each asking, so what a
- *            dead process left behind never matches.
- * Order      Answers of one process carry 1, 2, 3 ..; each is applied or discarded strictly in order
- *            and the watermark (cell.h `applied`) follows it.  A hole: the process is believed in
- *            nothing more, and the supervisor is told.
+ * Key        An answer belongs to {slot, slot generation, ask}; `ask` is +1 at each asking, so
+ *            what a dead process left behind never matches.
+ * Order      Answers of one process carry 1, 2, 3 ..; each is applied or discarded strictly in
+ *            order and the watermark (cell.h `applied`) follows it.  A hole: the process is
+ *            believed in nothing more, and the supervisor is told.
  * Stream     Answers are applied only while the process's stream is open.  It is closed by ACTIVATE
- *            of another process and by death, never opened twice.  Matching by `ask` and closing the
- *            stream are two independent defences: keep both.
- * Bytes      A region may be freed when no process reads it: each process that was asked has chosen,
- *            rejected, said `cancelled`, or is dead.  ops->released says when.
+ *            of another process and by death, never opened twice.  Matching by `ask` and
+ *            closing the stream are two independent defences: keep both.
+ * Bytes      A region may be freed when no process reads it: each process that was asked has
+ *            chosen, rejected, said `cancelled`, or is dead.  ops->released says when.
  * States     of a slot, here: WAITING (not sent), ASKED, HELD, CHOSEN (applied, nothing written
  *            upstream), SENT (never asked again by a swap), ENDING (over, bytes still read).
  * Errors     Messages from policy processes never assert: wrong ones are counted and dropped.
@@ -28,25 +28,29 @@
 
 #define ASK_POLICIES    16u             /* processes known at once: two generations and their dead */
 #define ASK_ABSENT_NS   5000000000ull   /* no policy process for so long: 503 policy_absent */
-#define ASK_DEATHS_MAX  2u              /* unanswered in so many deaths: 500 policy_crash */
+#define ASK_DEATHS_MAX  2u              /* unanswered in so many deaths: policy_crash */
 
 enum ask_failure { ASK_FAIL_ABSENT = 1, ASK_FAIL_TIMEOUT, ASK_FAIL_CRASH };
 
 struct ask_ops {
-	int (*send)(void *arg, uint32_t policy_gen, uint32_t policy_inc, enum msg_id id, const void *msg);
+	int (*send)(void *arg, uint32_t policy_gen, uint32_t policy_inc, enum msg_id id,
+	     const void *msg);
 		/* To a policy process: 0, -EAGAIN later, another error: not there. */
 	void (*tell)(void *arg, enum msg_id id, const void *msg);       /* the supervisor */
 	void (*withdraw)(void *arg, uint32_t slot);
 		/* CHOSEN is asked again: give back the charge, drop the connection attempt. */
 	void (*apply)(void *arg, uint32_t slot, const struct msg_answer *answer);
-		/* CHOOSE or REJECT.  The cells must be written when this returns.  May call ask_sent,
-		 * ask_end and ask_put for the slot. */
+		/* CHOOSE or REJECT.  The cells must be written when this returns.  May call
+		 * ask_sent, ask_end and ask_put for the slot. */
 	void (*fail)(void *arg, uint32_t slot, enum ask_failure why);   /* must call ask_end */
-	void (*released)(void *arg, uint32_t slot);     /* ended and read by nobody: the slot is free */
+	/* ended and read by nobody: the slot is free */
+	void (*released)(void *arg, uint32_t slot);
 };
 
-enum ask_state { ASK_NONE = 0, ASK_WAITING, ASK_SUSPECT, ASK_ASKED, ASK_HELD, ASK_CHOSEN, ASK_ENDING,
-	ASK_SENT, ASK_STATES };         /* up to ENDING: in a list */
+enum ask_state {
+	ASK_NONE = 0, ASK_WAITING, ASK_SUSPECT, ASK_ASKED, ASK_HELD, ASK_CHOSEN, ASK_ENDING,
+	ASK_SENT,                       /* in no list; so is NONE */
+};
 
 struct ask_entry {
 	uint32_t prev, next;            /* slot ids in the list of its state; 0 none */
@@ -88,7 +92,8 @@ struct ask {
 	uint64_t answer_ns;             /* longest wait for an answer */
 };
 
-int ask_open(struct ask *ret, struct slots *slots, struct column *column, struct process_segment *process,
+int ask_open(struct ask *ret, struct slots *slots, struct column *column,
+	     struct process_segment *process,
 	     const struct ask_ops *ops, void *arg, mono_ns now);
 	/* 0, -ENOMEM.  questions_max and answer_ns are set by the caller, also later. */
 void ask_close(struct ask *ask);
@@ -101,10 +106,12 @@ void ask_sent(struct ask *ask, uint32_t slot);
 void ask_end(struct ask *ask, uint32_t slot, mono_ns now);
 	/* The request is over.  Cancels what is still owed; released() comes now or later. */
 bool ask_list_valid(const struct ask *ask, uint32_t policy_gen);
-	/* Is that generation still the one being asked?  A ranked list of another must not be used. */
+	/* Is that generation still the one being asked?  A ranked list of another must not be
+	 * used. */
 
 /* --- what is heard --- */
-void ask_heard(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc, const struct msg *msg, mono_ns now);
+void ask_heard(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc,
+	       const struct msg *msg, mono_ns now);
 	/* A message from that process's socket. */
 void ask_peer(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc);      /* it exists */
 void ask_activate(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc, mono_ns now);

@@ -11,12 +11,12 @@
 
 #include "actors/ingress/request.h"
 
-#define PIPELINE_MAX    65536u                  /* bytes kept while a request is served; then reading stops */
-#define BODY_FREE_NS    10000000000ull          /* a body may be slow for so long ... */
-#define BODY_NS_PER_KIB 1000000000ull           /* ... then it must come at 1 KiB/s */
-#define LINGER_NS       1000000000ull           /* what still comes after we closed is read away */
-#define DRAIN_IDLE_NS   1000000000ull           /* idle connections may send one more request */
-#define KEEP_BUF        16384u                  /* bytes an idle connection keeps allocated at most */
+#define PIPELINE_MAX 65536u           /* bytes kept while a request is served; then reading stops */
+#define BODY_FREE_NS 10000000000ull   /* a body may be slow for so long ... */
+#define BODY_NS_PER_KIB 1000000000ull /* ... then it must come at 1 KiB/s */
+#define LINGER_NS 1000000000ull       /* what still comes after we closed is read away */
+#define DRAIN_IDLE_NS 1000000000ull   /* idle connections may send one more request */
+#define KEEP_BUF 16384u               /* bytes an idle connection keeps allocated at most */
 
 static void on_recv(void *arg, const void *buf, ssize_t n);
 static void settle(struct client *c);
@@ -43,16 +43,19 @@ set_idle(struct client *c)
 		buf_free(&c->fill);
 	if (c->flight.cap > KEEP_BUF)
 		buf_free(&c->flight);
-	deadline_set(&c->limit, c->idle_since + (c->in->draining ? DRAIN_IDLE_NS :
-						 ingress_settings(c->in)->timeouts.keep_alive_ns));
+	deadline_set(&c->limit,
+		     c->idle_since + (c->in->draining
+					      ? DRAIN_IDLE_NS
+					      : ingress_settings(c->in)->timeouts.keep_alive_ns));
 }
 
 static void
 on_limit(void *arg)
 {
 	struct client *c = arg;
-	struct reply slow = {.status = 408, .code = "request_timeout",
-		.message = "The request did not arrive in time."};
+	struct reply slow = {.status = 408,
+			     .code = "request_timeout",
+			     .message = "The request did not arrive in time."};
 
 	if (c->dead)
 		return;
@@ -62,7 +65,7 @@ on_limit(void *arg)
 	} else if (c->state == CLIENT_HEAD && c->in_buf.len > 0) {
 		client_reply_error(c, &slow, true);
 	} else {
-		client_destroy(c);      /* idle too long, does not read, or lingered enough */
+		client_destroy(c); /* idle too long, does not read, or lingered enough */
 	}
 }
 
@@ -259,7 +262,8 @@ client_flush(struct client *c)
 		client_destroy(c);
 		return;
 	}
-	deadline_set(&c->limit, ingress_now(c->in) + ingress_settings(c->in)->timeouts.write_stall_ns);
+	deadline_set(&c->limit,
+		     ingress_now(c->in) + ingress_settings(c->in)->timeouts.write_stall_ns);
 }
 
 /* Serves what was pipelined, reads on. */
@@ -303,8 +307,8 @@ settle(struct client *c)
 		break;
 	case CLIENT_CLOSE:
 	case CLIENT_CUT:
-		/* Closing with unread bytes would reset the connection and could take the answer with
-		 * it: say the end, read away what still comes. */
+		/* Closing with unread bytes would reset the connection and could take the answer
+		 * with it: say the end, read away what still comes. */
 		shutdown(c->fd, SHUT_WR);
 		c->state = CLIENT_LINGER;
 		c->finish = CLIENT_GOES_ON;
@@ -327,7 +331,7 @@ client_end(struct client *c, enum client_finish how)
 		return;
 	if (c->finish != CLIENT_RESET)
 		c->finish = how;
-	c->state = CLIENT_BUSY;         /* until written: what comes now waits */
+	c->state = CLIENT_BUSY; /* until written: what comes now waits */
 	client_flush(c);
 	settle(c);
 }
@@ -349,15 +353,17 @@ served(enum openai_route route)
 	case OPENAI_DETOKENIZE:
 		return true;
 	default:
-		return false;   /* stateful or not spoken yet: better none than a wrong one */
+		return false; /* stateful or not spoken yet: better none than a wrong one */
 	}
 }
 
 static void
 refuse(struct client *c, unsigned status, const char *code, const char *message)
 {
-	struct reply r = {.status = status, .code = code, .message = message,
-		.retry_after_s = status == 503 ? 1 : 0};
+	struct reply r = {.status = status,
+			  .code = code,
+			  .message = message,
+			  .retry_after_s = status == 503 ? 1 : 0};
 
 	client_reply_error(c, &r, false);
 }
@@ -375,8 +381,10 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 		return;
 	}
 	if (route == OPENAI_WRONG_METHOD) {
-		struct reply r = {.status = 405, .code = "method_not_allowed",
-			.message = "This path has another method.", .allow = openai_route_allow(rq->path)};
+		struct reply r = {.status = 405,
+				  .code = "method_not_allowed",
+				  .message = "This path has another method.",
+				  .allow = openai_route_allow(rq->path)};
 
 		client_reply_error(c, &r, false);
 		return;
@@ -389,8 +397,10 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 		refuse(c, 415, "encoded_body", "Send the body without Content-Encoding.");
 		return;
 	}
-	if (rq->head.content_length != HTTP1_LENGTH_NONE && rq->head.content_length > set->limits.body_bytes) {
-		refuse(c, 413, "body_too_large", "The request body is larger than this gateway allows.");
+	if (rq->head.content_length != HTTP1_LENGTH_NONE &&
+	    rq->head.content_length > set->limits.body_bytes) {
+		refuse(c, 413, "body_too_large",
+		       "The request body is larger than this gateway allows.");
 		return;
 	}
 	c->request = request_open(c, rq, head, head_len, route, &status);
@@ -552,7 +562,8 @@ end_of_stream(struct client *c, bool reset)
 	c->eof = true;
 	if (c->dead)
 		return;
-	/* A whole request was read and is being served: gone, unless the gateway believes in half-closes. */
+	/* A whole request was read and is being served: gone, unless the gateway believes in
+	 * half-closes. */
 	if (!reset && c->state == CLIENT_BUSY && (c->request || c->send || c->fill.len > 0) &&
 	    (ingress_settings(c->in)->half_close == MANIFEST_HALF_CLOSE_SERVE || !c->request))
 		return;

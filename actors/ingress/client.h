@@ -1,13 +1,15 @@
 /* actors/ingress/client.h -- the client's side: its connection, its requests in order, its answers.
  *
- * Meaning    Reads one request at a time (strict heads, bounded bodies); what a client pipelines waits in
- *            a bounded buffer.  Writing is buffered here: one send under way, one buffer filling;
- *            whoever fills watches client_queued (back-pressure).
- * Gone       A reset always means the client is gone.  The end of its stream after a whole request means
- *            so too (a full close and a half-close look alike until we write), unless the gateway says
- *            `halfClose: serve`.
- * Bounds     head 64 KiB, pipelined bytes 64 KiB and one read, both bytes that came, never bytes announced.
- * Ownership  A client owns its fd and buffers; its request points back at it until one of them ends.
+ * Meaning    Reads one request at a time (strict heads, bounded bodies); what a client
+ *            pipelines waits in a bounded buffer.  Writing is buffered here: one send under
+ *            way, one buffer filling; whoever fills watches client_queued (back-pressure).
+ * Gone       A reset always means the client is gone.  The end of its stream after a whole
+ *            request means so too (a full close and a half-close look alike until we write),
+ *            unless the gateway says `halfClose: serve`.
+ * Bounds     head 64 KiB, pipelined bytes 64 KiB and one read, both bytes that came, never
+ *            bytes announced.
+ * Ownership  A client owns its fd and buffers; its request points back at it until one of them
+ *            ends.
  * Threads    the loop's.
  */
 #pragma once
@@ -54,17 +56,21 @@ struct client {
 };
 
 void client_accept(struct ingress *in, int fd, uint16_t listener);      /* takes fd */
-void client_drain(struct client *c, mono_ns now);       /* idle ones end soon, others with their answer */
-void client_destroy(struct client *c);                  /* at once; its request learns it is alone */
+/* idle ones end soon, others with their answer */
+void client_drain(struct client *c, mono_ns now);
+/* at once; its request learns it is alone */
+void client_destroy(struct client *c);
 void clients_bury(struct ingress *in);                  /* between turns */
 
 /* --- the way back, for relay and replies --- */
 char *client_room(struct client *c, size_t want);
 	/* At least want bytes to write to, or NULL: no memory. */
 void client_commit(struct client *c, size_t len);
-bool client_write(struct client *c, const void *p, size_t len); /* false: no memory; the client is cut */
+/* false: no memory; the client is cut */
+bool client_write(struct client *c, const void *p, size_t len);
 void client_flush(struct client *c);
-size_t client_queued(const struct client *c);                   /* bytes not yet taken by the kernel */
+/* bytes not yet taken by the kernel */
+size_t client_queued(const struct client *c);
 void client_end(struct client *c, enum client_finish how);
 	/* The answer is complete in the buffers (or never will be); detach the request first. */
 bool client_may_keep(const struct client *c);
@@ -79,6 +85,7 @@ struct reply {
 	unsigned retry_after_s;         /* 0: not said */
 	const char *allow;              /* NULL; for 405 */
 	uint64_t request_id;            /* 0: not known */
+	unsigned attempts;              /* upstream; 0: not said */
 };
 void client_reply_error(struct client *c, const struct reply *r, bool close);
 	/* OpenAI's error shape; then keep-alive or close. */

@@ -1,8 +1,8 @@
 /* actors/ingress/deadline.h -- one time limit that moves often and fires rarely.
  *
  * Meaning    A timer that is pushed back at every byte would cost the heap two operations a byte.
- *            Here moving later costs nothing: the armed timer fires early, sees the later due time and
- *            arms itself again.
+ *            Here moving later costs nothing: the armed timer fires early, sees the later due
+ *            time and arms itself again.
  * Ownership  embedded in its owner; deadline_stop before the owner's memory goes.
  * Threads    the loop's.
  */

@@ -1,8 +1,7 @@
 /* ingress.c -- takes requests from clients, asks where they shall go, carries them there and back.
  *
- * Owns    its client and worker connections; per incarnation: request slots, body arena, in-flight column,
- *         journal ring.
- * Hears   answer cancelled hello probed         policy      over the ROUTER
+ * Owns    its client and worker connections; per incarnation: request slots, body arena, in-flight
+ * column, journal ring. Hears   answer cancelled hello probed         policy      over the ROUTER
  *         peer gone activate standby drain      supervisor  over the inherited pair
  *         adopt unadopt rows_changed segment
  * Says    ask cancel probe resent               policy
@@ -26,11 +25,11 @@
 #include "actors/ingress/client.h"
 #include "actors/ingress/request.h"
 
-#define TICK_NS         100000000ull    /* longest sleep: belt and braces for a lost wake-up */
-#define LOOK_AGAIN_NS   10000000ull     /* control messages go before answers at least so often */
-#define BATCH           256u            /* answers handled before sockets get their turn */
-#define CONTROL_BYTES   65536u
-#define SETTLE_NS       50000000ull     /* of a drain: the last answers of ours leave */
+#define TICK_NS 100000000ull      /* longest sleep: belt and braces for a lost wake-up */
+#define LOOK_AGAIN_NS 10000000ull /* control messages go before answers at least so often */
+#define BATCH 256u                /* answers handled before sockets get their turn */
+#define CONTROL_BYTES 65536u
+#define SETTLE_NS 50000000ull /* of a drain: the last answers of ours leave */
 
 /* --- the supervisor -------------------------------------------------------------------------- */
 
@@ -57,7 +56,8 @@ pay_owed(struct ingress *in)
 	unsigned paid = 0;
 
 	for (; paid < in->n_owed; paid++) {
-		struct msg_active m = {.policy_gen = in->owed[paid].gen, .policy_inc = in->owed[paid].inc};
+		struct msg_active m = {.policy_gen = in->owed[paid].gen,
+				       .policy_inc = in->owed[paid].inc};
 
 		if (birth_send(&in->actor.birth, in->owed[paid].id, &m) == -EAGAIN)
 			break;
@@ -90,7 +90,7 @@ peer_add(struct ingress *in, uint32_t gen, uint32_t inc, int pidfd)
 {
 	ask_peer(&in->ask, gen, inc);
 	if (pidfd < 0)
-		return;                 /* only `gone` will tell of its death */
+		return; /* only `gone` will tell of its death */
 	for (unsigned i = 0; i < ASK_POLICIES; i++) {
 		struct ingress_peer *peer = &in->peer[i];
 
@@ -166,7 +166,8 @@ on_config(struct ingress *in, int fd)
 
 	yaml_errors_free(&errs);
 	if (r < 0) {
-		log_error("new configuration not readable: %s; the settings in force stay", strerror(-r));
+		log_error("new configuration not readable: %s; the settings in force stay",
+			  strerror(-r));
 		return;
 	}
 	manifest_free(&in->next_manifest);
@@ -175,7 +176,8 @@ on_config(struct ingress *in, int fd)
 	settle_manifest(in);
 }
 
-/* --- listening --------------------------------------------------------------------------------- */
+/* --- listening ---------------------------------------------------------------------------------
+ */
 
 static void listen_end(struct ingress_listener *l);
 
@@ -205,7 +207,7 @@ listen_stop(struct ingress_listener *l)
 {
 	l->wanted = false;
 	if (l->accept)
-		io_cancel(l->in->io, l->accept);        /* the final call comes later */
+		io_cancel(l->in->io, l->accept); /* the final call comes later */
 }
 
 static void
@@ -231,7 +233,8 @@ adopt(struct ingress *in, uint32_t index, bool on)
 		}
 }
 
-/* --- the end ------------------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------------
+ */
 
 static void
 drain(struct ingress *in, mono_ns deadline)
@@ -247,7 +250,8 @@ drain(struct ingress *in, mono_ns deadline)
 	in->draining = true;
 	in->drain_began = now;
 	in->drain_deadline = deadline;
-	log_info("draining connections=%u requests=%u", in->n_clients, in->slots.capacity - in->n_free);
+	log_info("draining connections=%u requests=%u", in->n_clients,
+		 in->slots.capacity - in->n_free);
 	for (unsigned i = 0; i < in->n_listeners; i++)
 		listen_stop(&in->listener[i]);
 	for (struct client *c = in->clients; c; c = next) {
@@ -284,7 +288,8 @@ on_signal(void *arg, int result)
 			drain(in, clock_mono() + ingress_settings(in)->timeouts.drain_ns);
 }
 
-/* --- control: before answers, always -------------------------------------------------------------- */
+/* --- control: before answers, always
+ * -------------------------------------------------------------- */
 
 static void
 on_message(struct ingress *in, const struct msg *m, int fd)
@@ -361,7 +366,8 @@ control(struct ingress *in)
 	look_at_peers(in);
 }
 
-/* --- answers ------------------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------------------------------
+ */
 
 /* True: there may be more. */
 static bool
@@ -383,7 +389,8 @@ hear_policies(struct ingress *in)
 			continue;
 		if (m.error < 0) {
 			ingress_count(in, COUNTER_messages_unknown, 1);
-			log_warn("message from policy not understood inc=%u: dropped", m.policy_inc);
+			log_warn("message from policy not understood inc=%u: dropped",
+				 m.policy_inc);
 		} else {
 			ask_heard(&in->ask, m.policy_gen, m.policy_inc, &m.msg, now);
 		}
@@ -400,7 +407,8 @@ on_zmq(void *arg, int result)
 	(void)result;
 }
 
-/* --- life ----------------------------------------------------------------------------------------- */
+/* --- life
+ * ----------------------------------------------------------------------------------------- */
 
 static int
 attach(struct ingress *in)
@@ -467,7 +475,8 @@ open_slots(struct ingress *in)
 	in->free_slot = calloc((size_t)in->slots.capacity + 1, sizeof *in->free_slot);
 	if (!in->live || !in->free_slot)
 		return -ENOMEM;
-	for (uint32_t id = in->slots.capacity; id >= 1; id--)   /* low ids first: less to look through */
+	for (uint32_t id = in->slots.capacity; id >= 1;
+	     id--) /* low ids first: less to look through */
 		in->free_slot[in->n_free++] = id;
 	return 0;
 }
@@ -483,8 +492,10 @@ open_listeners(struct ingress *in)
 	for (unsigned i = 0; i < b->n_listeners; i++) {
 		struct ingress_listener *l = &in->listener[in->n_listeners++];
 
-		*l = (struct ingress_listener){.in = in, .index = b->listener[i].index, .number = (uint16_t)i,
-			.fd = b->listener[i].fd};
+		*l = (struct ingress_listener){.in = in,
+					       .index = b->listener[i].index,
+					       .number = (uint16_t)i,
+					       .fd = b->listener[i].fd};
 		if (l->index == b->index)
 			listen_start(l);
 	}
@@ -503,8 +514,9 @@ ingress_open(struct ingress *in)
 	const struct manifest_gateway *set = &in->manifest->gateway;
 	if (open_files_limit() < 0)
 		log_warn("open files limit not raised: %s", strerror(errno));
-	r = open_io(in, set->io == MANIFEST_IO_URING ? IO_URING :
-		    set->io == MANIFEST_IO_EPOLL ? IO_EPOLL : IO_AUTO);
+	r = open_io(in, set->io == MANIFEST_IO_URING   ? IO_URING
+			: set->io == MANIFEST_IO_EPOLL ? IO_EPOLL
+						       : IO_AUTO);
 	if (r < 0)
 		return r;
 	in->zmq = zmq_ctx_new();
@@ -520,8 +532,8 @@ ingress_open(struct ingress *in)
 	if (r == 0)
 		r = ledger_open(&in->ledger, &in->column);
 	if (r == 0)
-		r = ask_open(&in->ask, &in->slots, &in->column, &in->actor.process, &request_ask_ops, in,
-			     clock_mono());
+		r = ask_open(&in->ask, &in->slots, &in->column, &in->actor.process,
+			     &request_ask_ops, in, clock_mono());
 	if (r == 0)
 		r = upstreams_open(&in->upstreams, in->io, &in->rows, &in->actor.process);
 	if (r == 0)
@@ -541,7 +553,8 @@ ingress_open(struct ingress *in)
 		return -ENOMEM;
 	for (unsigned i = 0; i < b->n_peers; i++)
 		if (b->peer[i].role == ROLE_POLICY) {
-			peer_add(in, b->peer[i].generation, b->peer[i].incarnation, b->peer[i].pidfd);
+			peer_add(in, b->peer[i].generation, b->peer[i].incarnation,
+				 b->peer[i].pidfd);
 			b->peer[i].pidfd = -1;
 		}
 	return open_listeners(in);

@@ -1,12 +1,13 @@
 /* actors/ingress/ingress.h -- what the organs of one ingress process share.
  *
- * A request walks forward: client (connection, head, body) -> request (slot, bytes, decision) -> ask
- * (question, answer) -> relay (worker's connection, the answer's way back) -> client.  ledger, notes
- * and journal hear of it on the way.  Everything runs in the one loop of ingress.c.
+ * A request walks forward: client (connection, head, body) -> request (slot, bytes, decision)
+ * -> ask (question, answer) -> relay (worker's connection, the answer's way back) -> client.
+ * ledger, notes and journal hear of it on the way.  Everything runs in the one loop of
+ * ingress.c.
  *
- * Freeing    Callbacks of io never run inside the call that started them, but our own calls nest: an
- *            object that ends is marked, its operations are cancelled, and it is freed between turns
- *            (`graveyard`), so that no caller up the stack touches freed memory.
+ * Freeing    Callbacks of io never run inside the call that started them, but our own calls
+ *            nest: an object that ends is marked, its operations are cancelled, and it is freed
+ *            between turns (`graveyard`), so that no caller up the stack touches freed memory.
  */
 #pragma once
 #include "actors/common/actor.h"

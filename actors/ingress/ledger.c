@@ -118,8 +118,11 @@ ledger_charge(struct ledger *l, struct charge *c, uint16_t row, uint32_t row_gen
 	      uint32_t ctx, uint32_t pick, mono_ns now)
 {
 	struct slot *slot = c->slot;
-	struct slot was = {.row = slot->row, .row_gen = slot->row_gen, .phase = slot->phase,
-		.prefill = slot->prefill, .ctx = slot->ctx};
+	struct slot was = {.row = slot->row,
+			   .row_gen = slot->row_gen,
+			   .phase = slot->phase,
+			   .prefill = slot->prefill,
+			   .ctx = slot->ctx};
 	struct ledger_row *r;
 	struct charge fresh;
 

@@ -1,12 +1,15 @@
-/* actors/ingress/ledger.h -- what this ingress has in flight on each row, charged and released once.
+/* actors/ingress/ledger.h -- what this ingress has in flight on each row, charged and released
+ * once.
  *
- * Meaning    The sole writer of the column's cells (cell.h).  A charge is made when an answer is applied,
- *            moves from prefill to decode at the first byte, and is released exactly once, on whichever
- *            path the request ends: `phase` in the slot is what is charged, PHASE_NONE is nothing.
- * Row gone   A cell that speaks of another row generation starts at zero, and a release for an older
- *            generation changes nothing.
- * Moving     Charging a slot that is charged already (a retry) charges the new row before it releases the
- *            old: a reader sees one charge too many for a moment, never one too few.
+ * Meaning    The sole writer of the column's cells (cell.h).  A charge is made when an answer
+ *            is applied, moves from prefill to decode at the first byte, and is released
+ *            exactly once, on whichever path the request ends: `phase` in the slot is what is
+ *            charged, PHASE_NONE is nothing.
+ * Row gone   A cell that speaks of another row generation starts at zero, and a release for an
+ *            older generation changes nothing.
+ * Moving     Charging a slot that is charged already (a retry) charges the new row before it
+ *            releases the old: a reader sees one charge too many for a moment, never one too
+ *            few.
  * Ownership  borrows column and rows; a charge lives inside its request.
  * Threads    the loop's.  Cost: one latched cache line a change.
  */
@@ -35,7 +38,8 @@ struct ledger {
 int ledger_open(struct ledger *ret, struct column *column);     /* 0, -ENOMEM */
 void ledger_close(struct ledger *l);
 
-void ledger_charge(struct ledger *l, struct charge *c, uint16_t row, uint32_t row_gen, uint32_t prefill,
+void ledger_charge(struct ledger *l, struct charge *c, uint16_t row, uint32_t row_gen,
+		   uint32_t prefill,
 		   uint32_t ctx, uint32_t pick, mono_ns now);
 void ledger_first_byte(struct ledger *l, struct charge *c, mono_ns now);
 	/* prefill -> decode; once, later calls do nothing. */

@@ -7,7 +7,7 @@
 
 #include "actors/common/actor.h"
 
-#define NOTE_ROOM 128u          /* bytes of a note besides its hashes */
+#define NOTE_ROOM 128u /* bytes of a note besides its hashes */
 
 int
 notes_open(struct notes *ret, void *zmq_ctx, const char *run_dir, struct column *column,
@@ -16,14 +16,15 @@ notes_open(struct notes *ret, void *zmq_ctx, const char *run_dir, struct column 
 	int zero = 0, one = 1, high = 4096;
 	char endpoint[160];
 
-	*ret = (struct notes){.column = column, .process = process, .index = index,
-		.incarnation = incarnation};
+	*ret = (struct notes){
+		.column = column, .process = process, .index = index, .incarnation = incarnation};
 	ret->sock = zmq_socket(zmq_ctx, ZMQ_PUSH);
 	if (!ret->sock)
 		return -errno;
 	zmq_setsockopt(ret->sock, ZMQ_LINGER, &zero, sizeof zero);
 	zmq_setsockopt(ret->sock, ZMQ_SNDHWM, &high, sizeof high);
-	zmq_setsockopt(ret->sock, ZMQ_IMMEDIATE, &one, sizeof one);     /* absent: dropped, not queued */
+	zmq_setsockopt(ret->sock, ZMQ_IMMEDIATE, &one,
+		       sizeof one); /* absent: dropped, not queued */
 	pm_endpoint(endpoint, sizeof endpoint, run_dir, "kvevents");
 	if (zmq_connect(ret->sock, endpoint) < 0) {
 		int r = -errno;
@@ -71,8 +72,13 @@ void
 notes_routed(struct notes *n, uint16_t row, uint32_t row_gen, const struct rec_root *root)
 {
 	struct msg_routed m = {
-		.seq = ++n->seq, .ingress = n->index, .ingress_inc = n->incarnation, .row = row,
-		.row_gen = row_gen, .block_tokens = root->block_tokens, .hashes = root->hashes,
+		.seq = ++n->seq,
+		.ingress = n->index,
+		.ingress_inc = n->incarnation,
+		.row = row,
+		.row_gen = row_gen,
+		.block_tokens = root->block_tokens,
+		.hashes = root->hashes,
 	};
 
 	say(n, MSG_routed, &m, root->hashes.len);
@@ -83,11 +89,16 @@ notes_proof(struct notes *n, uint16_t row, uint32_t row_gen, const struct rec_ro
 	    uint32_t cached_tokens)
 {
 	struct msg_proof m = {
-		.ingress = n->index, .ingress_inc = n->incarnation, .row = row, .row_gen = row_gen,
-		.block_tokens = root->block_tokens, .hashes = root->hashes,
+		.ingress = n->index,
+		.ingress_inc = n->incarnation,
+		.row = row,
+		.row_gen = row_gen,
+		.block_tokens = root->block_tokens,
+		.hashes = root->hashes,
 		.cached_tokens = cached_tokens,
 	};
-	size_t proven = root->block_tokens ? cached_tokens / root->block_tokens * sizeof(uint64_t) : 0;
+	size_t proven =
+		root->block_tokens ? cached_tokens / root->block_tokens * sizeof(uint64_t) : 0;
 
 	if (proven == 0)
 		return;

@@ -1,7 +1,7 @@
 /* actors/ingress/notes.h -- what kvevents is told: where prompts went, what engines proved.
  *
- * Says       routed, proof over PUSH.  Never waited for: a note that kvevents does not take at once is
- *            dropped and counted (routed_dropped), and a hole in seq is skipped there.
+ * Says       routed, proof over PUSH.  Never waited for: a note that kvevents does not take at
+ *            once is dropped and counted (routed_dropped), and a hole in seq is skipped there.
  * Threads    the loop's.
  */
 #pragma once
@@ -15,7 +15,8 @@ struct notes {
 	struct process_segment *process;/* borrowed */
 	uint32_t index, incarnation;
 	uint64_t seq;
-	char *buf;                      /* owned; MESSAGE_MAX is not reached: hashes are bounded by the answer */
+	/* owned; MESSAGE_MAX is not reached: hashes are bounded by the answer */
+	char *buf;
 	size_t cap;
 };
 

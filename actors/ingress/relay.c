@@ -8,12 +8,12 @@
 
 #include "actors/common/log.h"
 
-#define WATCH_BYTES     4096u   /* of one event that are looked at; usage comes in a short one */
-#define GATHER_MAX      32u     /* pieces of body put into one chunk for the client */
-#define SENT_WAIT_NS    1000000000ull   /* after the whole answer, for the end of our sending */
-#define HEAD_ROOM       1024u   /* bytes our own header fields take at most, besides names */
+#define WATCH_BYTES 4096u          /* of one event that are looked at; usage comes in a short one */
+#define GATHER_MAX 32u             /* pieces of body put into one chunk for the client */
+#define SENT_WAIT_NS 1000000000ull /* after the whole answer, for the end of our sending */
+#define HEAD_ROOM 1024u            /* bytes our own header fields take at most, besides names */
 
-struct relay_watch {                    /* reads along; never delays or rewrites */
+struct relay_watch { /* reads along; never delays or rewrites */
 	struct request *request;
 	struct sse_watch sse;
 	union {
@@ -49,7 +49,8 @@ seek(struct request *r, unsigned from, const struct upstream *not_this)
 		if (c->row >= in->rows.capacity)
 			continue;
 		intent = atomic_load_explicit(&in->rows.row[c->row].intent, memory_order_acquire);
-		if (atomic_load_explicit(&in->rows.row[c->row].row_gen, memory_order_acquire) != c->row_gen ||
+		if (atomic_load_explicit(&in->rows.row[c->row].row_gen, memory_order_acquire) !=
+			    c->row_gen ||
 		    (intent != INTENT_SERVE && intent != INTENT_DRAIN))
 			continue;
 		to = upstream_of_row(&in->upstreams, c->row);
@@ -121,7 +122,7 @@ relay_withdraw(struct request *r)
 	free(r->decision);
 	r->decision = NULL;
 	if (r->attempts > 0)
-		r->attempts--;          /* nothing was tried */
+		r->attempts--; /* nothing was tried */
 }
 
 static void
@@ -131,7 +132,8 @@ ask_again(struct request *r)
 	ledger_release(&r->in->ledger, &r->charge);
 	free(r->decision);
 	r->decision = NULL;
-	r->slot->attempt = (uint8_t)r->attempts;        /* with slot.row: policy avoids the one that failed */
+	r->slot->attempt =
+		(uint8_t)r->attempts; /* with slot.row: policy avoids the one that failed */
 	ask_put(&r->in->ask, r->slot_id, ingress_now(r->in));
 }
 
@@ -199,12 +201,15 @@ send_request(struct request *r)
 {
 	struct ingress *in = r->in;
 	const struct rec_candidate *c = candidate(r);
-	const char *bytes = arena_at(&in->arena, in->live[r->slot_id].region, r->head_len + r->body_len);
+	const char *bytes =
+		arena_at(&in->arena, in->live[r->slot_id].region, r->head_len + r->body_len);
 	struct http1_request rq;
 	struct iovec iov[16];
 	const char *why;
-	struct relay_to_worker to = {.authority = r->conn->to->authority, .request_id = r->slot->request_id,
-		.attempt = r->attempts, .rank = c->rank};
+	struct relay_to_worker to = {.authority = r->conn->to->authority,
+				     .request_id = r->slot->request_id,
+				     .attempt = r->attempts,
+				     .rank = c->rank};
 	size_t cap = r->head_len + HEAD_ROOM;
 	ssize_t len;
 	int pieces;
@@ -213,7 +218,8 @@ send_request(struct request *r)
 	r->head = malloc(cap);
 	pieces = relay_body_pieces(c, bytes + r->head_len, r->body_len, iov + 1, 15, &to.body_len);
 	len = r->head && pieces >= 0 && http1_parse_request(bytes, r->head_len, NULL, &rq, &why) > 0
-		? relay_write_request(r->head, cap, &rq, &to) : -EBADMSG;
+		      ? relay_write_request(r->head, cap, &rq, &to)
+		      : -EBADMSG;
 	if (len < 0) {
 		request_fail(r, 500, "bad_decision", "The decision could not be carried out.", 0);
 		return;
@@ -255,7 +261,8 @@ go(struct request *r)
 	mono_ns now = ingress_now(in);
 
 	r->attempts++;
-	if (r->slot->phase == PHASE_NONE || r->slot->row != c->row || r->slot->row_gen != c->row_gen)
+	if (r->slot->phase == PHASE_NONE || r->slot->row != c->row ||
+	    r->slot->row_gen != c->row_gen)
 		ledger_charge(&in->ledger, &r->charge, c->row, c->row_gen, c->uncached,
 			      r->decision->answer.prompt, r->decision->answer.pick, now);
 	r->slot->attempt = (uint8_t)(r->attempts - 1);
@@ -266,7 +273,8 @@ go(struct request *r)
 	if (r->conn)
 		send_request(r);
 	else
-		upstream_try(&r->attempt, r->to, now + ingress_settings(in)->timeouts.connect_ns, on_connected, r);
+		upstream_try(&r->attempt, r->to, now + ingress_settings(in)->timeouts.connect_ns,
+			     on_connected, r);
 }
 
 static void
@@ -276,12 +284,13 @@ on_sent(void *user, int result)
 	const struct rec_candidate *c = candidate(r);
 
 	if (result < 0)
-		return;                 /* what it means is told by the receiving side */
+		return; /* what it means is told by the receiving side */
 	r->sent = true;
 	free(r->head);
 	r->head = NULL;
 	if (c->root < r->decision->answer.n_roots)
-		notes_routed(&r->in->notes, c->row, c->row_gen, &r->decision->answer.roots[c->root]);
+		notes_routed(&r->in->notes, c->row, c->row_gen,
+			     &r->decision->answer.roots[c->root]);
 	if (r->response.ended)
 		response_finish(r);
 }
@@ -318,10 +327,11 @@ watch_begin(struct request *r, const struct http1_response *head)
 		return;
 	a->watch = calloc(1, sizeof *a->watch);
 	if (!a->watch)
-		return;                 /* unread, not undelivered */
+		return; /* unread, not undelivered */
 	a->watch->request = r;
 	if (a->sse)
-		sse_watch_init(&a->watch->sse, a->watch->event, sizeof a->watch->event, on_event, a->watch);
+		sse_watch_init(&a->watch->sse, a->watch->event, sizeof a->watch->event, on_event,
+			       a->watch);
 }
 
 static void
@@ -388,7 +398,7 @@ response_broken(struct request *r, const char *code, const char *message)
 		bool between = !a->watch || sse_watch_at_boundary(&a->watch->sse);
 		struct slice piece = {event, 0};
 
-		free(a->watch);         /* our own words are not to be read as the engine's */
+		free(a->watch); /* our own words are not to be read as the engine's */
 		a->watch = NULL;
 		if (n > 0) {
 			piece.len = (size_t)snprintf(event, sizeof event, "%sdata: %.*s\n\n",
@@ -433,7 +443,8 @@ response_done(struct request *r)
 		response_finish(r);
 		return;
 	}
-	/* An answer may overtake the word that all was sent: the connection is good only after that. */
+	/* An answer may overtake the word that all was sent: the connection is good only after
+	 * that. */
 	deadline_set(&r->limit, ingress_now(r->in) + SENT_WAIT_NS);
 	client_flush(r->client);
 }
@@ -463,7 +474,7 @@ response_body(struct request *r, const char *p, size_t n)
 			pieces++;
 		}
 		if (!emit(r, piece, pieces)) {
-			client_destroy(r->client);      /* no memory: it learns it by the cut */
+			client_destroy(r->client); /* no memory: it learns it by the cut */
 			return;
 		}
 	} while (event == HTTP1_BODY_DATA);
@@ -472,7 +483,7 @@ response_body(struct request *r, const char *p, size_t n)
 		response_broken(r, "upstream_bad_body", "The worker's answer was malformed.");
 	} else if (event == HTTP1_BODY_END) {
 		if (n > 0)
-			a->keep_alive = false;  /* bytes that nobody asked for */
+			a->keep_alive = false; /* bytes that nobody asked for */
 		response_done(r);
 	}
 }
@@ -506,8 +517,12 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 	const struct msg_answer *d = &r->decision->answer;
 	char worker[ROW_NAME_MAX + 8];
 	struct relay_to_client to = {
-		.request_id = r->slot->request_id, .attempts = r->attempts, .model = d->model,
-		.alias = d->alias, .minor = c->minor, .content_length = head->head.content_length,
+		.request_id = r->slot->request_id,
+		.attempts = r->attempts,
+		.model = d->model,
+		.alias = d->alias,
+		.minor = c->minor,
+		.content_length = head->head.content_length,
 	};
 	size_t cap = head_len + HEAD_ROOM + d->model.len + d->alias.len;
 	char *room;
@@ -542,8 +557,10 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 	ingress_count(r->in, COUNTER_bytes_out, (uint64_t)len);
 	a->relayed = true;
 	uint64_t word = atomic_load_explicit(&r->slot->word, memory_order_relaxed);
-	atomic_store_explicit(&r->slot->word, slot_word(slot_generation(word), slot_ask(word), SLOT_STREAM,
-							slot_deaths(word)), memory_order_release);
+	atomic_store_explicit(
+		&r->slot->word,
+		slot_word(slot_generation(word), slot_ask(word), SLOT_STREAM, slot_deaths(word)),
+		memory_order_release);
 	return true;
 }
 
@@ -561,7 +578,8 @@ response_head(struct request *r, const struct http1_response *head, size_t head_
 	http1_body_begin(&a->body, &head->head);
 	watch_begin(r, head);
 	if (!relay_head(r, head, head_len)) {
-		request_fail(r, 502, "upstream_bad_head", "The worker's answer could not be passed on.", 0);
+		request_fail(r, 502, "upstream_bad_head",
+			     "The worker's answer could not be passed on.", 0);
 		return false;
 	}
 	if (!a->sse) {
@@ -585,7 +603,8 @@ response_bytes(struct request *r, const char *p, size_t n)
 		if (used < 0) {
 			upstream_failed(r);
 			log_warn("worker's answer is not HTTP row=%u: %s", r->slot->row, why);
-			request_fail(r, 502, "upstream_bad_head", "The worker's answer was malformed.", 0);
+			request_fail(r, 502, "upstream_bad_head",
+				     "The worker's answer was malformed.", 0);
 			return;
 		}
 		if (used == 0) {
@@ -633,7 +652,8 @@ response_eof(struct request *r)
 			return;
 		}
 		upstream_failed(r);
-		response_broken(r, "upstream_cut", "The worker's connection broke in the middle of the answer.");
+		response_broken(r, "upstream_cut",
+				"The worker's connection broke in the middle of the answer.");
 		return;
 	}
 	if (r->conn->reused && !a->any && r->attempts < 2 &&
@@ -649,7 +669,8 @@ response_eof(struct request *r)
 		return;
 	}
 	upstream_failed(r);
-	request_fail(r, 502, "upstream_failed", "The worker closed the connection without an answer.", 0);
+	request_fail(r, 502, "upstream_failed",
+		     "The worker closed the connection without an answer.", 0);
 }
 
 static void
@@ -692,12 +713,15 @@ on_bytes(void *user, const void *bytes, ssize_t n)
 	}
 	if (!r->over && r->client && a->relayed && !a->ended) {
 		if (a->first_byte)
-			deadline_set(&r->limit, ingress_now(in) + ingress_settings(in)->timeouts.inter_chunk_ns);
+			deadline_set(&r->limit,
+				     ingress_now(in) +
+					     ingress_settings(in)->timeouts.inter_chunk_ns);
 		client_flush(c);
-		if (!r->over && r->conn && client_queued(c) >= ingress_settings(in)->limits.stream_buffer_bytes) {
+		if (!r->over && r->conn &&
+		    client_queued(c) >= ingress_settings(in)->limits.stream_buffer_bytes) {
 			upstream_pause(r->conn);
 			a->paused = true;
-			deadline_set(&r->limit, 0);     /* now it is the client who must move */
+			deadline_set(&r->limit, 0); /* now it is the client who must move */
 		}
 	}
 }
@@ -714,5 +738,6 @@ relay_client_drained(struct request *r)
 		return;
 	a->paused = false;
 	upstream_resume(r->conn);
-	deadline_set(&r->limit, ingress_now(r->in) + ingress_settings(r->in)->timeouts.inter_chunk_ns);
+	deadline_set(&r->limit,
+		     ingress_now(r->in) + ingress_settings(r->in)->timeouts.inter_chunk_ns);
 }

@@ -1,7 +1,8 @@
 /* actors/ingress/relay.h -- the two heads that are written anew: to the worker and to the client.
  *
- * Meaning    Heads are never passed through: hop-by-hop fields, the client's credentials and cookies, and
- *            fields that are ours (x-pointsman-*, x-request-id, x-data-parallel-rank) do not cross.
+ * Meaning    Heads are never passed through: hop-by-hop fields, the client's credentials and
+ *            cookies, and fields that are ours (x-pointsman-*, x-request-id,
+ *            x-data-parallel-rank) do not cross.
  * Errors     negative: does not fit, or a value that must not be in a head.
  * Threads    pure functions of their arguments.
  */
@@ -31,6 +32,8 @@ ssize_t relay_write_response(char *buf, size_t cap, const struct http1_response 
 
 struct decision *decision_copy(const struct msg_answer *answer);        /* NULL: no memory */
 
-int relay_body_pieces(const struct rec_candidate *c, const char *body, size_t body_len, struct iovec *iov,
+int relay_body_pieces(const struct rec_candidate *c, const char *body, size_t body_len,
+		      struct iovec *iov,
 		      unsigned max, uint64_t *ret_len);
-	/* The body with the candidate's edits, as pieces: how many; -EBADMSG: the edits do not fit. */
+	/* The body with the candidate's edits, as pieces: how many; -EBADMSG: the edits do not
+	 * fit. */

@@ -19,9 +19,21 @@ static bool
 kept_from_worker(struct slice name)
 {
 	static const char *const names[] = {
-		"host", "content-length", "expect", "accept-encoding", "authorization", "cookie", "x-api-key",
-		"api-key", "x-request-id", "x-data-parallel-rank", "forwarded", "x-forwarded-for",
-		"x-forwarded-host", "x-forwarded-proto", "x-real-ip",
+		"host",
+		"content-length",
+		"expect",
+		"accept-encoding",
+		"authorization",
+		"cookie",
+		"x-api-key",
+		"api-key",
+		"x-request-id",
+		"x-data-parallel-rank",
+		"forwarded",
+		"x-forwarded-for",
+		"x-forwarded-host",
+		"x-forwarded-proto",
+		"x-real-ip",
 	};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -31,14 +43,15 @@ kept_from_worker(struct slice name)
 }
 
 ssize_t
-relay_write_request(char *buf, size_t cap, const struct http1_request *from, const struct relay_to_worker *to)
+relay_write_request(char *buf, size_t cap, const struct http1_request *from,
+		    const struct relay_to_worker *to)
 {
 	struct slice target = from->path;
 	struct http1_writer w;
 	char id[32];
 
 	http1_write_begin(&w, buf, cap);
-	if (from->query.p)      /* stands behind the path and its '?' */
+	if (from->query.p) /* stands behind the path and its '?' */
 		target.len = (size_t)(from->query.p - target.p) + from->query.len;
 	http1_write_request(&w, from->method_name, target);
 	http1_write_header_str(&w, "host", to->authority);
@@ -48,7 +61,8 @@ relay_write_request(char *buf, size_t cap, const struct http1_request *from, con
 		if (!http1_is_hop_by_hop(&from->head, h->name) && !kept_from_worker(h->name))
 			http1_write_header(&w, h->name, h->value);
 	}
-	http1_write_header_str(&w, "accept-encoding", "identity");      /* usage is read on the way back */
+	http1_write_header_str(&w, "accept-encoding",
+			       "identity"); /* usage is read on the way back */
 	snprintf(id, sizeof id, "%016llx-%u", (unsigned long long)to->request_id, to->attempt);
 	http1_write_header_str(&w, "x-request-id", id);
 	if (to->rank != 65535)
@@ -58,7 +72,8 @@ relay_write_request(char *buf, size_t cap, const struct http1_request *from, con
 }
 
 ssize_t
-relay_write_response(char *buf, size_t cap, const struct http1_response *from, const struct relay_to_client *to)
+relay_write_response(char *buf, size_t cap, const struct http1_response *from,
+		     const struct relay_to_client *to)
 {
 	struct http1_writer w;
 	char id[24];
@@ -68,7 +83,8 @@ relay_write_response(char *buf, size_t cap, const struct http1_response *from, c
 	for (unsigned i = 0; i < from->head.n_headers; i++) {
 		const struct http1_header *h = &from->head.headers[i];
 
-		if (!http1_is_hop_by_hop(&from->head, h->name) && !http1_name_eq(h->name, "content-length") &&
+		if (!http1_is_hop_by_hop(&from->head, h->name) &&
+		    !http1_name_eq(h->name, "content-length") &&
 		    !name_begins(h->name, "x-pointsman-"))
 			http1_write_header(&w, h->name, h->value);
 	}
@@ -136,14 +152,14 @@ piece(struct iovec *iov, unsigned n, const char *p, size_t len)
 {
 	if (len == 0)
 		return n;
-	iov[n].iov_base = (void *)(uintptr_t)p;         /* only read */
+	iov[n].iov_base = (void *)(uintptr_t)p; /* only read */
 	iov[n].iov_len = len;
 	return n + 1;
 }
 
 int
-relay_body_pieces(const struct rec_candidate *c, const char *body, size_t body_len, struct iovec *iov,
-		  unsigned max, uint64_t *ret_len)
+relay_body_pieces(const struct rec_candidate *c, const char *body, size_t body_len,
+		  struct iovec *iov, unsigned max, uint64_t *ret_len)
 {
 	size_t at = 0;
 	uint64_t total = 0;

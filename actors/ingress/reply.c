@@ -1,12 +1,13 @@
-/* actors/ingress/reply.c -- answers that the router gives by itself: errors and the list of models. */
+/* actors/ingress/reply.c -- answers that the router gives by itself: errors and the list of models.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "actors/ingress/client.h"
 
-#define ERROR_MAX       2048u   /* bytes of an error body */
-#define MODEL_MAX       320u    /* bytes of one model in the list, besides its name */
+#define ERROR_MAX 2048u /* bytes of an error body */
+#define MODEL_MAX 320u  /* bytes of one model in the list, besides its name */
 
 static bool
 write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
@@ -27,6 +28,8 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 		snprintf(id, sizeof id, "%016llx", (unsigned long long)r->request_id);
 		http1_write_header_str(&w, "x-pointsman-request-id", id);
 	}
+	if (r->attempts)
+		http1_write_header_u64(&w, "x-pointsman-attempts", r->attempts);
 	if (!keep)
 		http1_write_header_str(&w, "connection", "close");
 	else if (!c->minor)
@@ -38,8 +41,8 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 void
 client_reply_error(struct client *c, const struct reply *r, bool close)
 {
-	struct openai_error error = {.status = r->status, .code = r->code, .param = r->param,
-		.message = r->message};
+	struct openai_error error = {
+		.status = r->status, .code = r->code, .param = r->param, .message = r->message};
 	char body[ERROR_MAX];
 	ssize_t n = openai_write_error(body, sizeof body, &error);
 	bool keep = !close && client_may_keep(c);
@@ -60,9 +63,10 @@ write_model(char *to, size_t cap, const struct manifest_model *m, uint64_t creat
 	char name[6 * MANIFEST_MODEL_MAX + 1];
 	ssize_t n = json_escape(slice_str(m->name), name, sizeof name);
 
-	return (size_t)snprintf(to, cap, "{\"id\":\"%.*s\",\"object\":\"model\",\"created\":%llu,"
-				"\"owned_by\":\"pointsman\"}", n > 0 ? (int)n : 0, name,
-				(unsigned long long)created);
+	return (size_t)snprintf(to, cap,
+				"{\"id\":\"%.*s\",\"object\":\"model\",\"created\":%llu,"
+				"\"owned_by\":\"pointsman\"}",
+				n > 0 ? (int)n : 0, name, (unsigned long long)created);
 }
 
 void
@@ -77,13 +81,15 @@ client_reply_models(struct client *c, struct slice path)
 	char *body;
 
 	if (path.len >= sizeof prefix - 1 && memcmp(path.p, prefix, sizeof prefix - 1) == 0) {
-		const struct manifest_model *one = manifest_find_model(m, path.p + sizeof prefix - 1,
-								       path.len - (sizeof prefix - 1));
+		const struct manifest_model *one = manifest_find_model(
+			m, path.p + sizeof prefix - 1, path.len - (sizeof prefix - 1));
 		char text[6 * MANIFEST_MODEL_MAX + MODEL_MAX];
 
 		if (!one) {
-			struct reply none = {.status = 404, .code = "model_not_found", .param = "model",
-				.message = "There is no model of that name."};
+			struct reply none = {.status = 404,
+					     .code = "model_not_found",
+					     .param = "model",
+					     .message = "There is no model of that name."};
 
 			client_reply_error(c, &none, false);
 			return;

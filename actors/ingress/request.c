@@ -9,7 +9,8 @@
 
 #include "actors/common/log.h"
 
-#define POISON_NS 60000000000ull        /* a body that killed a policy process twice is refused so long */
+#define POISON_NS 60000000000ull /* a body that killed a policy process twice is refused so long   \
+				  */
 
 /* --- slots and regions -------------------------------------------------------------------- */
 
@@ -36,10 +37,12 @@ slot_begin(struct request *r)
 	struct ingress *in = r->in;
 	struct slot *slot = r->slot;
 	struct client *c = r->client;
-	uint32_t generation = slot_generation(atomic_load_explicit(&slot->word, memory_order_relaxed)) + 1;
+	uint32_t generation =
+		slot_generation(atomic_load_explicit(&slot->word, memory_order_relaxed)) + 1;
 
 	/* Readers go by the word, which says READ only after the rest is there. */
-	atomic_store_explicit(&slot->word, slot_word(generation, 0, SLOT_FREE, 0), memory_order_relaxed);
+	atomic_store_explicit(&slot->word, slot_word(generation, 0, SLOT_FREE, 0),
+			      memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	memset((char *)slot + sizeof slot->word, 0, sizeof *slot - sizeof slot->word);
 	slot->request_id = (uint64_t)in->actor.birth.incarnation << 40 | ++in->next_request;
@@ -49,7 +52,8 @@ slot_begin(struct request *r)
 	slot->listener = c->listener;
 	slot->route = (uint16_t)r->route;
 	slot->row = ROW_NONE;
-	atomic_store_explicit(&slot->word, slot_word(generation, 0, SLOT_READ, 0), memory_order_release);
+	atomic_store_explicit(&slot->word, slot_word(generation, 0, SLOT_READ, 0),
+			      memory_order_release);
 }
 
 struct request *
@@ -78,9 +82,14 @@ request_open(struct client *c, const struct http1_request *rq, const char *head,
 	in->n_free--;
 	live->request = r;
 	*r = (struct request){
-		.in = in, .client = c, .slot_id = id, .slot = &in->slots.slot[id], .route = route,
+		.in = in,
+		.client = c,
+		.slot_id = id,
+		.slot = &in->slots.slot[id],
+		.route = route,
 		.head_len = head_len,
-		.response.usage = {OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN},
+		.response.usage = {OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN,
+				   OPENAI_TOKENS_UNKNOWN},
 	};
 	r->charge.slot = r->slot;
 	slot_begin(r);
@@ -108,7 +117,8 @@ grow(struct request *r, size_t want)
 		ingress_count(r->in, COUNTER_arena_full, 1);
 		return -503;
 	}
-	memcpy(arena_at(&r->in->arena, bigger, used), arena_at(&r->in->arena, live->region, used), used);
+	memcpy(arena_at(&r->in->arena, bigger, used), arena_at(&r->in->arena, live->region, used),
+	       used);
 	arena_free(&r->in->arena, live->region, live->region_cap);
 	live->region = bigger;
 	live->region_cap = cap;
@@ -127,7 +137,8 @@ request_body(struct request *r, struct slice data)
 	error = grow(r, used + data.len);
 	if (error < 0)
 		return error;
-	memcpy((char *)arena_at(&r->in->arena, live->region, used + data.len) + used, data.p, data.len);
+	memcpy((char *)arena_at(&r->in->arena, live->region, used + data.len) + used, data.p,
+	       data.len);
 	r->body_len += data.len;
 	ingress_count(r->in, COUNTER_bytes_in, data.len);
 	return 0;
@@ -140,7 +151,8 @@ poisoned(const struct request *r)
 	mono_ns now = ingress_now(r->in);
 
 	for (unsigned i = 0; i < POISON_RING; i++)
-		if (atomic_load_explicit(&ring[i].body_hash, memory_order_acquire) == r->slot->body_hash &&
+		if (atomic_load_explicit(&ring[i].body_hash, memory_order_acquire) ==
+			    r->slot->body_hash &&
 		    atomic_load_explicit(&ring[i].until_ns, memory_order_relaxed) > now)
 			return true;
 	return false;
@@ -158,8 +170,9 @@ poison(struct request *r)
 	atomic_store_explicit(&to->until_ns, ingress_now(r->in) + POISON_NS, memory_order_relaxed);
 	atomic_store_explicit(&to->body_hash, r->slot->body_hash, memory_order_release);
 	log_error("a request was unanswered in %u deaths of policy processes: refused for 60 s "
-		  "request=%016llx body_hash=%016llx", ASK_DEATHS_MAX,
-		  (unsigned long long)r->slot->request_id, (unsigned long long)r->slot->body_hash);
+		  "request=%016llx body_hash=%016llx",
+		  ASK_DEATHS_MAX, (unsigned long long)r->slot->request_id,
+		  (unsigned long long)r->slot->body_hash);
 }
 
 void
@@ -172,11 +185,14 @@ request_ready(struct request *r)
 	slot->head_len = (uint32_t)r->head_len;
 	slot->body_off = live->region + r->head_len;
 	slot->body_len = (uint32_t)r->body_len;
-	slot->body_hash = XXH3_64bits(arena_at(&r->in->arena, slot->body_off, r->body_len), r->body_len);
+	slot->body_hash =
+		XXH3_64bits(arena_at(&r->in->arena, slot->body_off, r->body_len), r->body_len);
 	count_set(&r->in->actor.process, COUNTER_arena_used, r->in->arena.used);
 	if (poisoned(r)) {
-		request_fail(r, 500, "policy_crash",
-			     "This request made the policy process fail before and is refused for now.", 0);
+		request_fail(
+			r, 500, "policy_crash",
+			"This request made the policy process fail before and is refused for now.",
+			0);
 		return;
 	}
 	ask_put(&r->in->ask, r->slot_id, ingress_now(r->in));
@@ -199,19 +215,29 @@ write_outcome(struct request *r, unsigned status, bool cancelled)
 	const struct response *a = &r->response;
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 	struct journal_record head = {
-		.kind = JOURNAL_OUTCOME, .request_id = slot->request_id, .when = clock_wall(),
-		.policy_gen = slot->policy_gen, .policy_inc = slot->policy_inc, .ask = slot_ask(word),
+		.kind = JOURNAL_OUTCOME,
+		.request_id = slot->request_id,
+		.when = clock_wall(),
+		.policy_gen = slot->policy_gen,
+		.policy_inc = slot->policy_inc,
+		.ask = slot_ask(word),
 	};
 	struct journal_outcome o = {
-		.row = slot->row, .status = (uint16_t)status, .attempts = (uint8_t)r->attempts,
-		.cancelled = cancelled, .row_gen = slot->row_gen,
+		.row = slot->row,
+		.status = (uint16_t)status,
+		.attempts = (uint8_t)r->attempts,
+		.cancelled = cancelled,
+		.row_gen = slot->row_gen,
 		/* Without streaming the first byte is the last one: it says nothing of prefill. */
 		.ttft_us = a->sse ? micros(slot->dispatched_ns, slot->first_byte_ns) : UINT32_MAX,
 		.e2e_us = a->ended ? micros(slot->dispatched_ns, slot->last_byte_ns) : UINT32_MAX,
 		.queue_us = micros(slot->arrival_ns, slot->dispatched_ns),
-		.prompt = a->usage.prompt_tokens, .cached = a->usage.cached_tokens,
-		.completion = a->usage.completion_tokens, .bytes_out = a->bytes,
-		.our_prompt = slot->prompt, .predicted_us = UINT32_MAX,
+		.prompt = a->usage.prompt_tokens,
+		.cached = a->usage.cached_tokens,
+		.completion = a->usage.completion_tokens,
+		.bytes_out = a->bytes,
+		.our_prompt = slot->prompt,
+		.predicted_us = UINT32_MAX,
 	};
 
 	if (r->decision && r->candidate < r->decision->answer.n_candidates) {
@@ -238,7 +264,8 @@ write_proof(struct request *r)
 		return;
 	c = &r->decision->answer.candidates[r->candidate];
 	if (c->root < r->decision->answer.n_roots)
-		notes_proof(&r->in->notes, c->row, c->row_gen, &r->decision->answer.roots[c->root], cached);
+		notes_proof(&r->in->notes, c->row, c->row_gen, &r->decision->answer.roots[c->root],
+			    cached);
 }
 
 static void
@@ -279,7 +306,7 @@ request_end(struct request *r, unsigned status, bool cancelled)
 	r->next = in->dead_requests;
 	in->dead_requests = r;
 	if (in->ask.entry[r->slot_id].state == ASK_NONE)
-		slot_free(in, r->slot_id);      /* never asked: nobody reads its bytes */
+		slot_free(in, r->slot_id); /* never asked: nobody reads its bytes */
 	else
 		ask_end(&in->ask, r->slot_id, ingress_now(in));
 }
@@ -301,8 +328,12 @@ request_fail(struct request *r, unsigned status, const char *code, const char *m
 	     unsigned retry_after_s)
 {
 	struct client *c = r->client;
-	struct reply reply = {.status = status, .code = code, .message = message,
-		.retry_after_s = retry_after_s, .request_id = r->slot->request_id};
+	struct reply reply = {.status = status,
+			      .code = code,
+			      .message = message,
+			      .retry_after_s = retry_after_s,
+			      .request_id = r->slot->request_id,
+			      .attempts = r->attempts};
 
 	snprintf(r->error, sizeof r->error, "%s", code ? code : "");
 	if (c)
@@ -381,15 +412,18 @@ op_fail(void *arg, uint32_t id, enum ask_failure why)
 	switch (why) {
 	case ASK_FAIL_ABSENT:
 		ingress_count(in, COUNTER_policy_absent, 1);
-		request_fail(r, 503, "policy_absent", "No policy process is running; try again.", 1);
+		request_fail(r, 503, "policy_absent", "No policy process is running; try again.",
+			     1);
 		break;
 	case ASK_FAIL_TIMEOUT:
 		ingress_count(in, COUNTER_policy_timeouts, 1);
-		request_fail(r, 503, "policy_timeout", "The policy process did not answer in time; try again.", 1);
+		request_fail(r, 503, "policy_timeout",
+			     "The policy process did not answer in time; try again.", 1);
 		break;
 	case ASK_FAIL_CRASH:
 		poison(r);
-		request_fail(r, 500, "policy_crash", "The policy process failed on this request.", 0);
+		request_fail(r, 500, "policy_crash", "The policy process failed on this request.",
+			     0);
 		break;
 	}
 }
@@ -407,6 +441,10 @@ op_tell(void *arg, enum msg_id id, const void *msg)
 }
 
 const struct ask_ops request_ask_ops = {
-	.send = op_send, .tell = op_tell, .withdraw = op_withdraw, .apply = op_apply, .fail = op_fail,
+	.send = op_send,
+	.tell = op_tell,
+	.withdraw = op_withdraw,
+	.apply = op_apply,
+	.fail = op_fail,
 	.released = op_released,
 };

@@ -1,12 +1,14 @@
 /* actors/ingress/request.h -- one inference request from its head to its outcome.
  *
- * Meaning    Owns everything a request holds: slot, arena region, charge, decision, worker's connection.
- *            It ends in exactly one call of request_end (request_fail ends in it), which releases all of
- *            them, writes the outcome to the journal and leaves the region to `ask` until nobody reads it.
- * Retry      At most two attempts upstream; the second only when the first cannot have done work: connect
- *            failure, 429 or 503 before anything was relayed (both on another worker, within the retry
- *            budget), or a pooled connection found closed (same worker, new connection, outside of it).
- *            A ranked list is used only under the generation that made it; else the question is asked again.
+ * Meaning    Owns everything a request holds: slot, arena region, charge, decision, worker's
+ *            connection. It ends in exactly one call of request_end (request_fail ends in it),
+ *            which releases all of them, writes the outcome to the journal and leaves the
+ *            region to `ask` until nobody reads it.
+ * Retry      At most two attempts upstream; the second only when the first cannot have done
+ *            work: connect failure, 429 or 503 before anything was relayed (both on another
+ *            worker, within the retry budget), or a pooled connection found closed (same
+ *            worker, new connection, outside of it). A ranked list is used only under the
+ *            generation that made it; else the question is asked again.
  * Threads    the loop's.
  */
 #pragma once
@@ -27,7 +29,8 @@ struct response {                       /* what has come from the worker, this a
 	struct http1_scan scan;
 	struct http1_body body;
 	enum response_framing out;      /* how the client gets the body */
-	bool any, relayed, ended;       /* any byte came; head went to the client; body is complete */
+	/* any byte came; head went to the client; body is complete */
+	bool any, relayed, ended;
 	bool keep_alive, sse, looked_at, paused, first_byte, done_event;
 	unsigned keep_alive_s;
 	uint16_t status;
@@ -50,7 +53,8 @@ struct request {
 	uint32_t policy_gen;            /* of the decision */
 	struct charge charge;
 	unsigned attempts;
-	bool stale;                     /* the second attempt goes to the same worker, on a new connection */
+	/* the second attempt goes to the same worker, on a new connection */
+	bool stale;
 	struct upstream *to;            /* of the candidate */
 	struct upstream_attempt attempt;
 	struct upstream_conn *conn;

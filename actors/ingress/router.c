@@ -9,11 +9,12 @@
 
 #include "actors/common/actor.h"
 
-#define ROUTER_HIGH     40000           /* messages queued per policy: above all slots, twice */
-#define ROUTER_SEND_MAX 4096u           /* bytes; questions and cancels are under 50 */
+#define ROUTER_HIGH 40000     /* messages queued per policy: above all slots, twice */
+#define ROUTER_SEND_MAX 4096u /* bytes; questions and cancels are under 50 */
 
 int
-router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t index, uint32_t incarnation)
+router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t index,
+	    uint32_t incarnation)
 {
 	int zero = 0, one = 1, high = ROUTER_HIGH;
 	int64_t max = MESSAGE_MAX;
@@ -35,7 +36,8 @@ router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t ind
 	zmq_setsockopt(ret->sock, ZMQ_RCVHWM, &high, sizeof high);
 	zmq_setsockopt(ret->sock, ZMQ_MAXMSGSIZE, &max, sizeof max);
 	pm_policy_endpoint(endpoint, sizeof endpoint, run_dir, index, incarnation);
-	if (zmq_bind(ret->sock, endpoint) < 0 || zmq_getsockopt(ret->sock, ZMQ_FD, &ret->fd, &len) < 0) {
+	if (zmq_bind(ret->sock, endpoint) < 0 ||
+	    zmq_getsockopt(ret->sock, ZMQ_FD, &ret->fd, &len) < 0) {
 		r = -errno;
 		goto fail;
 	}
@@ -91,7 +93,8 @@ parse_name(const char *p, size_t n, uint32_t *ret_gen, uint32_t *ret_inc)
 		return false;
 	memcpy(name, p, n);
 	name[n] = '\0';
-	return sscanf(name, "pol.%10u.%10u%n", ret_gen, ret_inc, &used) == 2 && (size_t)used == n && *ret_inc != 0;
+	return sscanf(name, "pol.%10u.%10u%n", ret_gen, ret_inc, &used) == 2 && (size_t)used == n &&
+	       *ret_inc != 0;
 }
 
 bool
@@ -103,18 +106,19 @@ router_next(struct router *r, struct router_message *ret)
 		zmq_msg_init(&ret->frame);
 		if (zmq_msg_recv(&ret->frame, r->sock, ZMQ_DONTWAIT) < 0) {
 			zmq_msg_close(&ret->frame);
-			return false;   /* later parts of a message are there when its first is */
+			return false; /* later parts of a message are there when its first is */
 		}
 		if (first)
 			named = parse_name(zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame),
 					   &ret->policy_gen, &ret->policy_inc);
 		if (!zmq_msg_more(&ret->frame))
-			break;          /* the last part is the message */
+			break; /* the last part is the message */
 		zmq_msg_close(&ret->frame);
 	}
 	ret->error = -EBADMSG;
 	if (named)
-		ret->error = msg_unpack(zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame), &ret->msg);
+		ret->error =
+			msg_unpack(zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame), &ret->msg);
 	return true;
 }
 

@@ -11,7 +11,7 @@
 
 #include "actors/common/log.h"
 
-#define RESOLVE_POLL_NS 5000000ull      /* an attempt looks for its address so often */
+#define RESOLVE_POLL_NS 5000000ull /* an attempt looks for its address so often */
 
 struct upstream_lookup {
 	struct gaicb cb;
@@ -21,10 +21,11 @@ struct upstream_lookup {
 };
 
 int
-upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows, struct process_segment *process)
+upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
+	       struct process_segment *process)
 {
-	*ret = (struct upstreams){.io = io, .rows = rows, .process = process,
-		.keep_alive_ns = 4000000000ull};
+	*ret = (struct upstreams){
+		.io = io, .rows = rows, .process = process, .keep_alive_ns = 4000000000ull};
 	ret->row = calloc(rows->capacity, sizeof *ret->row);
 	return ret->row ? 0 : -ENOMEM;
 }
@@ -59,7 +60,8 @@ parse_url(struct upstream *to)
 	if (host_len == 0 || host_len >= sizeof to->host)
 		return false;
 	snprintf(to->host, sizeof to->host, "%.*s", (int)host_len, p);
-	snprintf(to->port, sizeof to->port, "%.*s", colon ? (int)(end - colon - 1) : 2, colon ? colon + 1 : "80");
+	snprintf(to->port, sizeof to->port, "%.*s", colon ? (int)(end - colon - 1) : 2,
+		 colon ? colon + 1 : "80");
 	return true;
 }
 
@@ -111,10 +113,10 @@ lookup_poll(struct upstream *to)
 	if (!l || (r = gai_error(&l->cb)) == EAI_INPROGRESS)
 		return;
 	if (r == 0 && l->cb.ar_result)
-		take_addresses(to, l->cb.ar_result);    /* a failed look-up keeps the old ones */
+		take_addresses(to, l->cb.ar_result); /* a failed look-up keeps the old ones */
 	else
-		log_warn("worker's name not resolved host=%s: %s; the last addresses stay", to->host,
-			 gai_strerror(r));
+		log_warn("worker's name not resolved host=%s: %s; the last addresses stay",
+			 to->host, gai_strerror(r));
 	to->resolve_error = to->n_addrs ? 0 : -EHOSTUNREACH;
 	if (l->cb.ar_result)
 		freeaddrinfo(l->cb.ar_result);
@@ -125,11 +127,12 @@ lookup_poll(struct upstream *to)
 static void
 first_addresses(struct upstream *to)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+	struct addrinfo hints = {.ai_family = AF_UNSPEC,
+				 .ai_socktype = SOCK_STREAM,
+				 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
 	struct addrinfo *list;
 
-	if (getaddrinfo(to->host, to->port, &hints, &list) == 0) {      /* numeric: never blocks */
+	if (getaddrinfo(to->host, to->port, &hints, &list) == 0) { /* numeric: never blocks */
 		take_addresses(to, list);
 		freeaddrinfo(list);
 		return;
@@ -190,7 +193,8 @@ upstreams_rows_changed(struct upstreams *u)
 	uint32_t n = atomic_load_explicit(&u->rows->head->count, memory_order_acquire);
 
 	for (uint32_t row = 0; row < n && row < u->rows->capacity; row++)
-		if (atomic_load_explicit(&u->rows->row[row].intent, memory_order_acquire) == INTENT_SERVE)
+		if (atomic_load_explicit(&u->rows->row[row].intent, memory_order_acquire) ==
+		    INTENT_SERVE)
 			upstream_of_row(u, (uint16_t)row);
 }
 
@@ -238,7 +242,7 @@ on_recv(void *arg, const void *buf, ssize_t n)
 	if (n <= 0)
 		c->recv = NULL;
 	if (!c->user)
-		upstream_drop(c);       /* idle: closed, or bytes that nobody asked for */
+		upstream_drop(c); /* idle: closed, or bytes that nobody asked for */
 	else
 		c->ops->on_bytes(c->user, buf, n);
 }
@@ -391,9 +395,9 @@ attempt_step(struct upstream_attempt *a)
 		return;
 	}
 	const struct upstream_addr *to = &a->to->addr[a->next_addr++ % a->to->n_addrs];
-	a->op = io_connect(io, (const struct sockaddr *)(const void *)&to->addr, to->len, a->deadline_ns,
-			   attempt_connected, a);
-	if (!a->op)                     /* no memory: a later turn tries again, until the deadline */
+	a->op = io_connect(io, (const struct sockaddr *)(const void *)&to->addr, to->len,
+			   a->deadline_ns, attempt_connected, a);
+	if (!a->op) /* no memory: a later turn tries again, until the deadline */
 		a->op = io_timer(io, io_now(io) + RESOLVE_POLL_NS, attempt_again, a);
 }
 
@@ -456,7 +460,7 @@ upstreams_close(struct upstreams *u)
 		if (to->lookup && gai_cancel(&to->lookup->cb) != EAI_NOTCANCELED) {
 			lookup_poll(to);
 			free(to->lookup);
-		}                       /* else the resolver still writes there: leave it */
+		} /* else the resolver still writes there: leave it */
 		free(to);
 	}
 	upstreams_bury(u);

@@ -1,10 +1,10 @@
 /* actors/ingress/upstream.h -- connections to workers: addresses, attempts, pools.
  *
- * Meaning    One `struct upstream` per address (rows that are ranks of one worker share it), with its idle
- *            connections.  A connection is lent to one user at a time; while idle it is watched, and
- *            whatever comes then (end of stream, stray bytes) drops it.
- * Pool       Newest first.  Idle at most keep_alive_ns (below the 5 s after which engines close), less
- *            when the worker said "Keep-Alive: timeout=N" (then N - 1 s).
+ * Meaning    One `struct upstream` per address (rows that are ranks of one worker share it),
+ *            with its idle connections.  A connection is lent to one user at a time; while idle
+ *            it is watched, and whatever comes then (end of stream, stray bytes) drops it.
+ * Pool       Newest first.  Idle at most keep_alive_ns (below the 5 s after which engines
+ *            close), less when the worker said "Keep-Alive: timeout=N" (then N - 1 s).
  * Names      Numeric addresses are used as they are; names are resolved in the background and again
  *            every 30 s.  Up to 4 addresses of a name are tried in order.
  * Ownership  upstream_take/adopt lend a connection to the caller; it ends with give_back or drop.
@@ -83,23 +83,29 @@ struct upstreams {
 	uint64_t keep_alive_ns;
 };
 
-int upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows, struct process_segment *process);
+int upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
+		   struct process_segment *process);
 void upstreams_close(struct upstreams *u);
-void upstreams_tick(struct upstreams *u, mono_ns now);  /* old idle connections, finished look-ups */
+/* old idle connections, finished look-ups */
+void upstreams_tick(struct upstreams *u, mono_ns now);
 void upstreams_bury(struct upstreams *u);               /* between turns */
-void upstreams_rows_changed(struct upstreams *u);       /* learns addresses before they are needed */
+/* learns addresses before they are needed */
+void upstreams_rows_changed(struct upstreams *u);
 
 struct upstream *upstream_of_row(struct upstreams *u, uint16_t row);
 	/* NULL: no such row, or its URL is not http://host:port. */
-struct upstream_conn *upstream_take(struct upstream *to, const struct upstream_ops *ops, void *user, mono_ns now);
+struct upstream_conn *upstream_take(struct upstream *to, const struct upstream_ops *ops,
+				    void *user, mono_ns now);
 	/* An idle connection, or NULL. */
 void upstream_try(struct upstream_attempt *a, struct upstream *to, mono_ns deadline_ns,
 		  void (*f)(void *arg, int fd_or_error), void *arg);
 	/* f is called once, later: a connected fd (owned by callee), or -errno. */
 void upstream_try_cancel(struct upstream_attempt *a, struct io *io);
-struct upstream_conn *upstream_adopt(struct upstream *to, int fd, const struct upstream_ops *ops, void *user);
+struct upstream_conn *upstream_adopt(struct upstream *to, int fd,
+				     const struct upstream_ops *ops, void *user);
 	/* NULL: no memory, fd closed. */
-int upstream_send(struct upstream_conn *c, const struct iovec *iov, unsigned n);       /* 0, -ENOMEM */
+/* 0, -ENOMEM */
+int upstream_send(struct upstream_conn *c, const struct iovec *iov, unsigned n);
 void upstream_pause(struct upstream_conn *c);
 void upstream_resume(struct upstream_conn *c);
 void upstream_give_back(struct upstream_conn *c, unsigned keep_alive_s, mono_ns now);

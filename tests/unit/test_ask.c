@@ -1,5 +1,5 @@
-/* The ask, swap, cancel and death rules, without a socket: a small world of policy processes answers in any
- * order, dies at any moment and is swapped at any moment. */
+/* The ask, swap, cancel and death rules, without a socket: a small world of policy processes
+ * answers in any order, dies at any moment and is swapped at any moment. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct question {
 	uint32_t slot, slot_gen, ask;
 };
 
-struct policy {                         /* a simulated process */
+struct policy { /* a simulated process */
 	uint32_t gen, inc, number;
 	bool alive, hears;
 	struct question queue[QUEUE];
@@ -32,7 +32,7 @@ struct world {
 	struct policy *policy;
 	unsigned n;
 	bool busy[SLOTS + 1], charged[SLOTS + 1], sent[SLOTS + 1], over[SLOTS + 1];
-	unsigned applied[SLOTS + 1];    /* of the current generation */
+	unsigned applied[SLOTS + 1]; /* of the current generation */
 	unsigned failed[4], released, holes, acks;
 	uint32_t last_active;
 	mono_ns now;
@@ -129,7 +129,8 @@ op_fail(void *arg, uint32_t slot, enum ask_failure why)
 	ask_end(&w->ask, slot, w->now);
 }
 
-/* Nobody alive may hold the question when its bytes are freed: it was ended, or a cancel precedes. */
+/* Nobody alive may hold the question when its bytes are freed: it was ended, or a cancel precedes.
+ */
 static void
 op_released(void *arg, uint32_t slot)
 {
@@ -144,7 +145,8 @@ op_released(void *arg, uint32_t slot)
 		for (unsigned q = p->head; q != p->tail; q++) {
 			const struct question *x = &p->queue[q % QUEUE];
 
-			cr_assert(x->id != MSG_ask || x->slot != slot || x->slot_gen != generation(w, slot),
+			cr_assert(x->id != MSG_ask || x->slot != slot ||
+					  x->slot_gen != generation(w, slot),
 				  "bytes freed under a reader");
 		}
 	}
@@ -184,7 +186,8 @@ spawn(struct world *w, uint32_t gen)
 
 	cr_assert_lt(w->n, POLICIES);
 	*p = (struct policy){.gen = gen, .inc = 100 + w->n, .alive = true, .hears = true};
-	m.u.hello = (struct msg_hello){.abi = MESSAGES_ABI, .policy_gen = gen, .policy_inc = p->inc};
+	m.u.hello =
+		(struct msg_hello){.abi = MESSAGES_ABI, .policy_gen = gen, .policy_inc = p->inc};
 	ask_heard(&w->ask, gen, p->inc, &m, w->now);
 	m = (struct msg){.id = MSG_probed};
 	ask_heard(&w->ask, gen, p->inc, &m, w->now);
@@ -202,7 +205,8 @@ begin(struct world *w)
 			w->applied[s] = 0;
 			w->slots.slot[s].request_id = next_id++;
 			w->slots.slot[s].hold_deadline_ns = 0;
-			atomic_store(&w->slots.slot[s].word, slot_word(generation(w, s) + 1, 0, SLOT_READ, 0));
+			atomic_store(&w->slots.slot[s].word,
+				     slot_word(generation(w, s) + 1, 0, SLOT_READ, 0));
 			ask_put(&w->ask, s, w->now);
 			return s;
 		}
@@ -214,11 +218,17 @@ say(struct world *w, struct policy *p, const struct question *q, enum answer_ver
 {
 	struct msg m = {.id = MSG_answer};
 
-	m.u.answer = (struct msg_answer){.number = ++p->number, .slot = q->slot, .slot_gen = q->slot_gen,
-		.ask = q->ask, .policy_gen = p->gen, .policy_inc = p->inc, .verdict = (uint8_t)verdict,
-		.hold_until = w->now + 1000000000ull};
+	m.u.answer = (struct msg_answer){.number = ++p->number,
+					 .slot = q->slot,
+					 .slot_gen = q->slot_gen,
+					 .ask = q->ask,
+					 .policy_gen = p->gen,
+					 .policy_inc = p->inc,
+					 .verdict = (uint8_t)verdict,
+					 .hold_until = w->now + 1000000000ull};
 	ask_heard(&w->ask, p->gen, p->inc, &m, w->now);
-	cr_assert_eq(column_applied(&w->column, p->inc), p->number, "the watermark follows every answer");
+	cr_assert_eq(column_applied(&w->column, p->inc), p->number,
+		     "the watermark follows every answer");
 }
 
 static void
@@ -226,7 +236,8 @@ say_cancelled(struct world *w, struct policy *p, const struct question *q)
 {
 	struct msg m = {.id = MSG_cancelled};
 
-	m.u.cancelled = (struct msg_cancelled){.slot = q->slot, .slot_gen = q->slot_gen, .ask = q->ask};
+	m.u.cancelled =
+		(struct msg_cancelled){.slot = q->slot, .slot_gen = q->slot_gen, .ask = q->ask};
 	ask_heard(&w->ask, p->gen, p->inc, &m, w->now);
 }
 
@@ -380,7 +391,8 @@ Test(ask, swap_withdraws_what_was_chosen_and_spares_what_was_sent)
 	cr_assert_eq(q->queue[0].slot, chosen, "oldest first");
 	cr_assert_eq(q->queue[1].slot, held);
 	cr_assert_eq(q->resents, 1);
-	cr_assert_eq(p->queue[(p->tail - 1) % QUEUE].id, MSG_cancel, "the held question is cancelled");
+	cr_assert_eq(p->queue[(p->tail - 1) % QUEUE].id, MSG_cancel,
+		     "the held question is cancelled");
 	teardown(&w);
 }
 
@@ -404,7 +416,8 @@ Test(ask, death_moves_to_the_standby_of_the_same_generation_by_itself)
 	cr_assert_eq(w.applied[s], 1);
 	unsigned acks = w.acks;
 	ask_activate(&w.ask, 1, q->inc, w.now);
-	cr_assert_eq(w.acks, acks + 1, "told what we did already: acknowledged, nothing asked again");
+	cr_assert_eq(w.acks, acks + 1,
+		     "told what we did already: acknowledged, nothing asked again");
 	cr_assert_eq(q->tail, 1);
 	teardown(&w);
 }
@@ -456,8 +469,13 @@ Test(ask, hole_in_the_numbers_is_told_and_nothing_more_is_believed)
 	p->number++;
 	q = p->queue[p->head++];
 	struct msg m = {.id = MSG_answer};
-	m.u.answer = (struct msg_answer){.number = 2, .slot = q.slot, .slot_gen = q.slot_gen, .ask = q.ask,
-		.policy_gen = 1, .policy_inc = p->inc, .verdict = VERDICT_CHOOSE};
+	m.u.answer = (struct msg_answer){.number = 2,
+					 .slot = q.slot,
+					 .slot_gen = q.slot_gen,
+					 .ask = q.ask,
+					 .policy_gen = 1,
+					 .policy_inc = p->inc,
+					 .verdict = VERDICT_CHOOSE};
 	ask_heard(&w.ask, 1, p->inc, &m, w.now);
 	cr_assert_eq(w.holes, 1);
 	cr_assert_eq(w.applied[s], 0);
@@ -527,8 +545,8 @@ Test(ask, messages_about_slots_that_do_not_exist_change_nothing)
 	teardown(&w);
 }
 
-/* Every order: swaps, deaths, holds, clients that leave, full queues.  In the end every request has had one
- * end and every slot is free. */
+/* Every order: swaps, deaths, holds, clients that leave, full queues.  In the end every request has
+ * had one end and every slot is free. */
 Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 {
 	for (unsigned seed = 1; seed <= 150; seed++) {
@@ -545,7 +563,8 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 		ask_standby(&w.ask, gen, standby->inc);
 		for (unsigned step = 0; step < 3000; step++) {
 			uint32_t s = 1 + (uint32_t)rand() % SLOTS;
-			struct policy *any = &w.policy[w.n - 1 - (unsigned)rand() % (w.n < 4 ? w.n : 4)];
+			struct policy *any =
+				&w.policy[w.n - 1 - (unsigned)rand() % (w.n < 4 ? w.n : 4)];
 
 			w.now += 1000000;
 			w.forget_sends = rand() % 40 == 0;
@@ -559,9 +578,10 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 			case 4:
 			case 5:
 				if (any->alive)
-					serve(&w, any, rand() % 8 == 0 ? VERDICT_REJECT : VERDICT_CHOOSE);
+					serve(&w, any,
+					      rand() % 8 == 0 ? VERDICT_REJECT : VERDICT_CHOOSE);
 				break;
-			case 6:         /* held, and decided later */
+			case 6: /* held, and decided later */
 				if (any->alive && any->head != any->tail &&
 				    any->queue[any->head % QUEUE].id == MSG_ask) {
 					struct question q = any->queue[any->head % QUEUE];
@@ -579,7 +599,7 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 				if (w.busy[s] && !w.over[s] && w.sent[s])
 					finish(&w, s);
 				break;
-			case 9:         /* client gone, in any state */
+			case 9: /* client gone, in any state */
 				if (w.busy[s] && !w.over[s])
 					finish(&w, s);
 				break;
@@ -622,7 +642,8 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 					finish(&w, s);
 		}
 		for (uint32_t s = 1; s <= SLOTS; s++)
-			cr_assert(!w.busy[s], "seed %u: slot %u is still %u", seed, s, w.ask.entry[s].state);
+			cr_assert(!w.busy[s], "seed %u: slot %u is still %u", seed, s,
+				  w.ask.entry[s].state);
 		cr_assert_eq(w.failed[ASK_FAIL_TIMEOUT], 0);
 		cr_assert_eq(w.failed[ASK_FAIL_ABSENT], 0);
 		teardown(&w);

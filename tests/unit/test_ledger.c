@@ -126,7 +126,7 @@ Test(ledger, failures_in_a_row_are_forgotten_at_a_success)
 	ledger_charge(&w.ledger, &w.charge[0], 1, 1, 10, 10, 1, 1);
 	ledger_result(&w.ledger, 1, 1, false);
 	ledger_result(&w.ledger, 1, 1, false);
-	ledger_result(&w.ledger, 1, 2, false);  /* another generation: not this row */
+	ledger_result(&w.ledger, 1, 2, false); /* another generation: not this row */
 	cr_assert_eq(read_cell(&w, 1).failures, 2);
 	ledger_result(&w.ledger, 1, 1, true);
 	cr_assert_eq(read_cell(&w, 1).failures, 0);
@@ -146,9 +146,10 @@ Test(ledger, random_schedules_leave_nothing_charged)
 
 			switch (rand() % 6) {
 			case 0:
-			case 1:         /* also a retry: charged already, moves */
+			case 1: /* also a retry: charged already, moves */
 				ledger_charge(&w.ledger, &w.charge[i], row, w.gen[row],
-					      (uint32_t)rand() % 1000, (uint32_t)rand() % 1000, step, step * 1000000ull);
+					      (uint32_t)rand() % 1000, (uint32_t)rand() % 1000,
+					      step, step * 1000000ull);
 				break;
 			case 2:
 				ledger_first_byte(&w.ledger, &w.charge[i], step * 1000000ull);
@@ -159,7 +160,7 @@ Test(ledger, random_schedules_leave_nothing_charged)
 				break;
 			case 5:
 				if (rand() % 50 == 0)
-					w.gen[row]++;   /* the row was removed and added again */
+					w.gen[row]++; /* the row was removed and added again */
 			}
 			if (step % 97 == 0)
 				check(&w);

@@ -11,15 +11,18 @@ parse(const char *text, struct http1_request *ret)
 {
 	const char *why = NULL;
 
-	cr_assert_eq(http1_parse_request(text, strlen(text), NULL, ret, &why), (ssize_t)strlen(text), "%s",
-		     why ? why : "short");
+	cr_assert_eq(http1_parse_request(text, strlen(text), NULL, ret, &why),
+		     (ssize_t)strlen(text), "%s", why ? why : "short");
 }
 
 static const char *
 to_worker(const char *text, uint16_t rank, char *buf, size_t cap)
 {
-	struct relay_to_worker to = {.authority = "10.0.0.1:8000", .request_id = 0x30000000001, .attempt = 2,
-		.rank = rank, .body_len = 17};
+	struct relay_to_worker to = {.authority = "10.0.0.1:8000",
+				     .request_id = 0x30000000001,
+				     .attempt = 2,
+				     .rank = rank,
+				     .body_len = 17};
 	struct http1_request rq;
 	ssize_t n;
 
@@ -33,41 +36,53 @@ to_worker(const char *text, uint16_t rank, char *buf, size_t cap)
 Test(relay_head, credentials_and_hop_by_hop_fields_stay_behind)
 {
 	char buf[2048];
-	const char *out = to_worker("POST /v1/completions?x=1 HTTP/1.1\r\nHost: pub\r\nAuthorization: Bearer k\r\n"
-				    "Cookie: a=b\r\nX-Api-Key: k\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\n"
-				    "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\nAccept-Encoding: gzip\r\n"
-				    "X-Request-Id: mine\r\nX-Pointsman-Worker: w9\r\nX-Data-Parallel-Rank: 7\r\n"
-				    "Content-Type: application/json\r\ntraceparent: 00-1-2-01\r\n\r\n", 65535,
-				    buf, sizeof buf);
+	const char *out = to_worker(
+		"POST /v1/completions?x=1 HTTP/1.1\r\nHost: pub\r\nAuthorization: Bearer k\r\n"
+		"Cookie: a=b\r\nX-Api-Key: k\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\n"
+		"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\nAccept-Encoding: gzip\r\n"
+		"X-Request-Id: mine\r\nX-Pointsman-Worker: w9\r\nX-Data-Parallel-Rank: 7\r\n"
+		"Content-Type: application/json\r\ntraceparent: 00-1-2-01\r\n\r\n",
+		65535, buf, sizeof buf);
 
 	cr_assert_str_eq(out, "POST /v1/completions?x=1 HTTP/1.1\r\nhost: 10.0.0.1:8000\r\n"
-			 "Content-Type: application/json\r\ntraceparent: 00-1-2-01\r\n"
-			 "accept-encoding: identity\r\nx-request-id: 0000030000000001-2\r\n"
-			 "content-length: 17\r\n\r\n");
+			      "Content-Type: application/json\r\ntraceparent: 00-1-2-01\r\n"
+			      "accept-encoding: identity\r\nx-request-id: 0000030000000001-2\r\n"
+			      "content-length: 17\r\n\r\n");
 }
 
 Test(relay_head, rank_is_named_where_ranks_share_a_port)
 {
 	char buf[2048];
 
-	cr_assert_not_null(strstr(to_worker("POST /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 3, buf, sizeof buf),
-				  "\r\nx-data-parallel-rank: 3\r\n"));
+	cr_assert_not_null(strstr(
+		to_worker("POST /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 3, buf, sizeof buf),
+		"\r\nx-data-parallel-rank: 3\r\n"));
 }
 
 Test(relay_head, absolute_targets_reach_the_worker_as_paths)
 {
 	char buf[2048];
 
-	cr_assert_eq(strncmp(to_worker("POST http://pub/v1/completions HTTP/1.1\r\nHost: pub\r\n\r\n", 65535, buf,
-				       sizeof buf), "POST /v1/completions HTTP/1.1\r\n", 31), 0);
+	cr_assert_eq(
+		strncmp(to_worker("POST http://pub/v1/completions HTTP/1.1\r\nHost: pub\r\n\r\n",
+				  65535, buf, sizeof buf),
+			"POST /v1/completions HTTP/1.1\r\n", 31),
+		0);
 }
 
 Test(relay_head, answer_says_who_served_it_and_a_worker_cannot_forge_that)
 {
-	const char *text = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-		"X-Pointsman-Worker: liar\r\nKeep-Alive: timeout=5\r\nConnection: keep-alive\r\n\r\n";
-	struct relay_to_client to = {.request_id = 1, .attempts = 1, .worker = slice_str("w1"),
-		.model = slice_str("m"), .framing = RESPONSE_CHUNKED, .keep_alive = true, .minor = true};
+	const char *text = "HTTP/1.1 200 OK\r\nContent-Type: "
+			   "text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+			   "X-Pointsman-Worker: liar\r\nKeep-Alive: timeout=5\r\nConnection: "
+			   "keep-alive\r\n\r\n";
+	struct relay_to_client to = {.request_id = 1,
+				     .attempts = 1,
+				     .worker = slice_str("w1"),
+				     .model = slice_str("m"),
+				     .framing = RESPONSE_CHUNKED,
+				     .keep_alive = true,
+				     .minor = true};
 	struct http1_response rs;
 	const char *why;
 	char buf[2048];
@@ -77,9 +92,11 @@ Test(relay_head, answer_says_who_served_it_and_a_worker_cannot_forge_that)
 	n = relay_write_response(buf, sizeof buf - 1, &rs, &to);
 	cr_assert_gt(n, 0);
 	buf[n] = '\0';
-	cr_assert_str_eq(buf, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+	cr_assert_str_eq(buf,
+			 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 			 "x-pointsman-request-id: 0000000000000001\r\nx-pointsman-attempts: 1\r\n"
-			 "x-pointsman-worker: w1\r\nx-pointsman-model: m\r\ntransfer-encoding: chunked\r\n\r\n");
+			 "x-pointsman-worker: w1\r\nx-pointsman-model: m\r\ntransfer-encoding: "
+			 "chunked\r\n\r\n");
 	to.minor = false;
 	to.keep_alive = false;
 	to.framing = RESPONSE_CLOSE;
