@@ -24,8 +24,8 @@ root_field(XXH3_state_t *state, const char *bytes, size_t len)
 }
 
 uint64_t
-blockhash_root(uint64_t seed, const char *model, size_t model_len, const char *lora, size_t lora_len,
-	       const char *salt, size_t salt_len, uint32_t block_tokens)
+blockhash_root(uint64_t seed, const char *model, size_t model_len, const char *lora,
+	       size_t lora_len, const char *salt, size_t salt_len, uint32_t block_tokens)
 {
 	XXH3_state_t state = {0};               /* 0.8.1 reads the seed it is about to replace */
 

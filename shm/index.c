@@ -98,18 +98,19 @@ index_view_open(struct index_view *ret, const struct segment *seg)
 	p.nbuckets = geometry[0];
 	p.pool_chunks = geometry[2];
 	/* Limits first: what follows must not overflow. */
-	if (p.nbuckets < INDEX_MIN_BUCKETS || p.nbuckets > seg->size / sizeof(struct index_bucket) ||
-	    geometry[1] == 0 || geometry[1] > INDEX_MAX_SLOTS || p.pool_chunks > UINT32_MAX ||
+	if (p.nbuckets < INDEX_MIN_BUCKETS ||
+	    p.nbuckets > seg->size / sizeof(struct index_bucket) || geometry[1] == 0 ||
+	    geometry[1] > INDEX_MAX_SLOTS || p.pool_chunks > UINT32_MAX ||
 	    p.pool_chunks > seg->size / sizeof(uint32_t))
 		return -EBADMSG;
 	p.max_slots = (uint32_t)geometry[1];
 	plan_lay_out(&p);
-	if (p.size > seg->size || p.list_bits != geometry[3] || (p.list_bits == 0) != (p.pool_chunks == 0) ||
-	    head->nbuckets != p.nbuckets || head->max_slots != p.max_slots ||
-	    head->list_bits != p.list_bits || head->pool_chunks != p.pool_chunks ||
-	    head->off_slots != p.off_slots || head->off_buckets != p.off_buckets ||
-	    head->off_versions != p.off_versions || head->off_pool != p.off_pool ||
-	    head->small_chunks != 0)
+	if (p.size > seg->size || p.list_bits != geometry[3] ||
+	    (p.list_bits == 0) != (p.pool_chunks == 0) || head->nbuckets != p.nbuckets ||
+	    head->max_slots != p.max_slots || head->list_bits != p.list_bits ||
+	    head->pool_chunks != p.pool_chunks || head->off_slots != p.off_slots ||
+	    head->off_buckets != p.off_buckets || head->off_versions != p.off_versions ||
+	    head->off_pool != p.off_pool || head->small_chunks != 0)
 		return -EBADMSG;
 
 	char *start = (char *)seg->head;

@@ -102,7 +102,7 @@ bucket_back(const struct index_view *v, uint64_t b, uint64_t by)
 	return b >= by ? b - by : b + v->nbuckets - by;
 }
 
-/* w: tag 40 | displacement 5 | version 11 | low 8.  "key" is the first two: what a probe compares. */
+/* w: tag 40 | displacement 5 | version 11 | low 8.  A probe compares the "key": the first two. */
 static inline uint64_t w_key(uint64_t w) { return w >> 19; }
 static inline uint64_t w_tag(uint64_t w) { return w >> 24; }
 static inline unsigned w_displacement(uint64_t w) { return (unsigned)(w >> 19) & 31u; }
@@ -138,7 +138,7 @@ chunk_at(const struct index_view *v, uint32_t chunk)
 	return v->pool + (size_t)chunk * v->chunk_words;
 }
 
-/* The ids of a list word, ascending; up to LIST_MAX, none above max_slots whatever the word says. */
+/* The ids of a list word, ascending; LIST_MAX at most, and none above max_slots. */
 static inline unsigned
 list_unpack(const struct index_view *v, uint64_t s, uint16_t *ret)
 {
@@ -164,6 +164,7 @@ list_pack(const struct index_view *v, const uint16_t *id, unsigned n)
 
 #define SET_MALFORMED   UINT32_MAX
 unsigned index_set_ids(const struct index_view *v, uint64_t s, uint16_t *ret);
-	/* Every id of a set word, ascending; room for max_slots.  SET_MALFORMED: no writer of ours made
-	 * it.  For the writer and for audits: it does not look whether the word changed meanwhile. */
+	/* Every id of a set word, ascending; room for max_slots.  SET_MALFORMED: no writer of
+	 * ours made it.  For the writer and for audits: it does not look whether the word
+	 * changed meanwhile. */
 int index_audit_view(const struct index_view *v, struct index_audit *ret);      /* as index_audit */

@@ -1,8 +1,8 @@
 /* shm/index_reader.c -- how deep does each row hold this prompt?  Never waits, never loops.
  *
- * One pass over the blocks.  The set of the block before is kept, and only the ids that came or went
- * are worked (shm/README.md rule 7): chains are held by the same rows block after block, so most steps
- * compare one word.
+ * One pass over the blocks.  The set of the block before is kept, and only the ids that came or
+ * went are worked (shm/README.md rule 7): chains are held by the same rows block after block, so
+ * most steps compare one word.
  */
 #include "shm/index_internal.h"
 
@@ -69,8 +69,10 @@ index_alloc(struct index *x)
 	x->met = calloc(x->v.chunk_words, sizeof x->met[0]);
 	x->set = calloc(x->v.chunk_words, sizeof x->set[0]);
 	x->next = calloc(x->v.chunk_words, sizeof x->next[0]);
-	return x->word && x->owner && x->row_of && x->tally_of && x->tally && x->first && x->met && x->set &&
-	       x->next ? 0 : -ENOMEM;
+	if (!x->word || !x->owner || !x->row_of || !x->tally_of || !x->tally || !x->first ||
+	    !x->met || !x->set || !x->next)
+		return -ENOMEM;
+	return 0;
 }
 
 static int
@@ -104,7 +106,7 @@ index_attach(struct index **ret, int fd)
 	if (r < 0)
 		return r;
 	if (madvise(seg.head, seg.size, MADV_POPULATE_READ) < 0) {
-		/* An older kernel: touch each page, or the first matches pay 0.6 us a block for it. */
+		/* An older kernel: touch each page, or the first matches pay for it. */
 		volatile const char *at = (const char *)seg.head;
 		size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -176,13 +178,13 @@ index_audit(const struct index *index, struct index_audit *ret)
 	return index_audit_view(&index->v, ret);
 }
 
-/* Rule 6: who owns an id is decided before the first bucket is read.  Reading the slot word when its
- * bit is met would credit the next owner to a reader that was preempted in between. */
+/* Rule 6: who owns an id is decided before the first bucket is read.  Reading the slot word when
+ * its bit is met would credit the next owner to a reader that was preempted in between. */
 static void
 slots_copy(struct index *x)
 {
 	const struct index_view *v = &x->v;
-	uint64_t epoch = atomic_load_explicit(&v->head->slots_epoch, memory_order_acquire);     /* A5 */
+	uint64_t epoch = atomic_load_explicit(&v->head->slots_epoch, memory_order_acquire); /* A5 */
 
 	if (x->copied && epoch == x->epoch)
 		return;
@@ -214,7 +216,7 @@ slots_copy(struct index *x)
 	x->copied = true;
 }
 
-/* The set word of hash; a pool chunk is copied to x->next.  False: nobody, or it changed under us. */
+/* The set word of hash; a pool chunk is copied to x->next.  False: nobody, or it changed. */
 static bool
 set_read(struct index *x, uint64_t hash, uint64_t *ret)
 {
@@ -226,13 +228,14 @@ set_read(struct index *x, uint64_t hash, uint64_t *ret)
 		uint64_t want = tag << 5 | d, w[LANES];
 
 		for (unsigned i = 0; i < LANES; i++)
-			w[i] = atomic_load_explicit(&bucket->w[i], memory_order_acquire);       /* A2 */
+			w[i] = atomic_load_explicit(&bucket->w[i], memory_order_acquire);   /* A2 */
 		for (unsigned i = 0; i < LANES; i++) {
 			if (w_key(w[i]) != want)
 				continue;
 			INDEX_LOAD_POINT();
 
-			uint64_t s = atomic_load_explicit(&bucket->s[i], memory_order_acquire); /* A3 */
+			/* A3 */
+			uint64_t s = atomic_load_explicit(&bucket->s[i], memory_order_acquire);
 
 			INDEX_LOAD_POINT();
 			if (v->list_bits && set_is_pool(s)) {
@@ -287,7 +290,7 @@ id_came(struct index *x, uint32_t id)
 	struct tally *t = &x->tally[o.row];
 
 	if (!o.kinds || !t->going)
-		return;                         /* a row with a hole, or absent from block 0: done with */
+		return;                         /* has a hole, or was absent from block 0 */
 	for (unsigned k = 0; k < KINDS; k++)
 		t->held[k] = (uint16_t)(t->held[k] + kind_in(o.kinds, k));
 	x->met[id / 64] |= 1ull << id % 64;
@@ -321,7 +324,8 @@ bitmap_first(struct index *x, const uint64_t *set, uint32_t words)
 }
 
 static void
-bitmap_step(struct index *x, const uint64_t *was, const uint64_t *is, uint32_t words, uint32_t block)
+bitmap_step(struct index *x, const uint64_t *was, const uint64_t *is, uint32_t words,
+	    uint32_t block)
 {
 	for (uint32_t i = 0; i < words; i++)
 		for (uint64_t bits = is[i] & ~was[i]; bits; bits &= bits - 1)
@@ -372,7 +376,7 @@ set_step(struct index *x, uint64_t s, uint32_t block)
 
 	if (!pool && x->form == FORM_LIST && s == x->last_word)
 		return;                         /* the same holders again */
-	if (!pool && x->v.list_bits == 0) {     /* the word is the bitmap: form stays LIST, ids by bits */
+	if (!pool && x->v.list_bits == 0) {     /* the word is the bitmap; FORM_LIST stands */
 		if (x->form == FORM_NONE)
 			bitmap_first(x, &s, 1);
 		else
@@ -423,7 +427,8 @@ slots_verify(struct index *x)
 }
 
 unsigned
-index_match(struct index *x, const uint64_t *hash, unsigned n, struct index_depth *ret, unsigned max)
+index_match(struct index *x, const uint64_t *hash, unsigned n, struct index_depth *ret,
+	    unsigned max)
 {
 	const struct index_view *v = &x->v;
 	unsigned block, found = 0;

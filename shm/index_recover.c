@@ -1,8 +1,9 @@
 /* shm/index_recover.c -- what a new writer makes of the table its predecessor left, in one scan.
  *
  * The predecessor may have died between any two stores.  What that leaves: overflow counters too
- * high, a chunk filled but not shown, a slot taken that no row names.  The first two are settled here,
- * the third is the caller's (rule 11).  Readers go on meanwhile: every repair is a single store too.
+ * high, a chunk filled but not shown, a slot taken that no row names.  The first two are settled
+ * here, the third is the caller's (rule 11).  Readers go on meanwhile: every repair is a single
+ * store too.
  */
 #include "shm/index_writer.h"
 
@@ -15,7 +16,8 @@
 static uint64_t
 hash_alias(const struct index_view *v, uint64_t home, uint64_t tag)
 {
-	uint64_t least = (uint64_t)((((unsigned __int128)home << 64) + v->nbuckets - 1) / v->nbuckets);
+	unsigned __int128 wide = ((unsigned __int128)home << 64) + v->nbuckets - 1;
+	uint64_t least = (uint64_t)(wide / v->nbuckets);
 	uint64_t mask = (1ull << 40) - 1, hash = (least & ~mask) | tag;
 
 	if (hash < least)
@@ -43,8 +45,7 @@ recover_slots(struct index_writer *w)
 			continue;
 		w->retired[w->n_retired++] = id;
 		if (index_slot_state(word) != INDEX_SLOT_RETIRED)       /* no writer of ours */
-			store_release(&w->v.slot[id].word,
-				      index_slot_pack(index_slot_gen(word), 0, 0, 0, INDEX_SLOT_RETIRED));
+			store_release(&w->v.slot[id].word, (word & ~0xffull) | INDEX_SLOT_RETIRED);
 	}
 }
 

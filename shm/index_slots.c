@@ -44,7 +44,7 @@ log_compact(struct index_writer *w, uint16_t id)
 	qsort(log->hash, log->n, sizeof log->hash[0], hash_compare);
 	for (size_t i = 0; i < log->n; i++) {
 		if (i + SCRUB_AHEAD < log->n)
-			__builtin_prefetch(&w->v.bucket[home_of(&w->v, log->hash[i + SCRUB_AHEAD])]);
+			index_prefetch(w, log->hash[i + SCRUB_AHEAD]);
 		if (kept > 0 && log->hash[kept - 1] == log->hash[i])
 			continue;
 		if (index_has(w, id, log->hash[i]))
@@ -62,7 +62,7 @@ log_append(struct index_writer *w, uint16_t id, uint64_t hash)
 
 	if (speculative && log->n >= INDEX_LOG_MAX) {
 		if (log->held >= INDEX_LOG_MAX / 4 * 3)
-			return false;           /* full of what it holds: a compaction would not pay */
+			return false;           /* of what it holds: compaction would not pay */
 		log_compact(w, id);
 	} else if (log->n >= log->compact_at) {
 		log_compact(w, id);
@@ -122,8 +122,8 @@ epoch_bump(struct index_writer *w)
 }
 
 static void
-word_set(struct index_writer *w, uint16_t id, uint32_t gen, uint16_t row, unsigned tier, unsigned role,
-	 enum index_slot_state state)
+word_set(struct index_writer *w, uint16_t id, uint32_t gen, uint16_t row, unsigned tier,
+	 unsigned role, enum index_slot_state state)
 {
 	store_release(&w->v.slot[id].word, index_slot_pack(gen, row, (enum index_tier)tier,
 							   (enum index_role)role, state));
@@ -135,7 +135,8 @@ word_change(struct index_writer *w, uint16_t id, unsigned role, enum index_slot_
 {
 	uint64_t word = load(&w->v.slot[id].word);
 
-	word_set(w, id, index_slot_gen(word), index_slot_row(word), index_slot_tier(word), role, state);
+	word_set(w, id, index_slot_gen(word), index_slot_row(word), index_slot_tier(word), role,
+		 state);
 }
 
 /* Walks up to max entries of retired[at]'s list; at its end the id is FREE again. */
@@ -187,7 +188,8 @@ scrub_shortest(struct index_writer *w)
 	if (w->n_retired == 0)
 		return;
 	for (uint32_t i = 1; i < w->n_retired; i++) {
-		const struct slot_log *log = &w->log[w->retired[i]], *least = &w->log[w->retired[best]];
+		const struct slot_log *log = &w->log[w->retired[i]];
+		const struct slot_log *least = &w->log[w->retired[best]];
 
 		if (log->n - log->cursor < least->n - least->cursor)
 			best = i;
@@ -234,7 +236,8 @@ index_slot_retire(struct index_writer *w, uint16_t id)
 void
 index_slot_demote(struct index_writer *w, uint16_t id)
 {
-	if (!id_valid(w, id) || slot_state(w, id) != INDEX_SLOT_LIVE || slot_role(w, id) != INDEX_EXACT)
+	if (!id_valid(w, id) || slot_state(w, id) != INDEX_SLOT_LIVE ||
+	    slot_role(w, id) != INDEX_EXACT)
 		return;
 	word_change(w, id, INDEX_DEMOTED, INDEX_SLOT_LIVE);
 	epoch_bump(w);

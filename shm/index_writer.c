@@ -50,7 +50,8 @@ index_writer_open(struct index_writer **ret, int fd)
 	w->chunk_held = calloc(w->v.pool_chunks + 1u, sizeof w->chunk_held[0]);
 	w->ids = calloc(w->v.max_slots, sizeof w->ids[0]);
 	w->words = calloc(w->v.chunk_words, sizeof w->words[0]);
-	if (!w->log || !w->free_ids || !w->retired || !w->free_chunks || !w->chunk_held || !w->ids || !w->words)
+	if (!w->log || !w->free_ids || !w->retired || !w->free_chunks || !w->chunk_held ||
+	    !w->ids || !w->words)
 		goto fail;
 	segment_claim(&w->seg);
 	r = index_recover(w);
@@ -204,7 +205,8 @@ set_has(const struct index_view *v, uint64_t s, uint16_t id)
 	if (v->list_bits == 0)
 		return s >> id & 1;
 	if (set_is_pool(s))
-		return pool_sane(v, s) && (load(&chunk_at(v, pool_chunk(s))[id / 64]) >> id % 64 & 1);
+		return pool_sane(v, s) &&
+		       (load(&chunk_at(v, pool_chunk(s))[id / 64]) >> id % 64 & 1);
 
 	unsigned n = list_unpack(v, s, ids);
 
@@ -231,8 +233,8 @@ refuse(struct index_writer *w)
 }
 
 static bool
-bitmap_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash, const uint16_t *instead,
-	   unsigned n_instead)
+bitmap_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
+	   const uint16_t *instead, unsigned n_instead)
 {
 	uint64_t was = load(at), is = was;
 
@@ -254,8 +256,8 @@ bitmap_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t h
 
 /* Ids of a full list and one more move to a chunk: filled first, shown after. */
 static bool
-list_to_pool(struct index_writer *w, _Atomic uint64_t *at, const uint16_t *ids, unsigned n, uint16_t id,
-	     uint64_t hash)
+list_to_pool(struct index_writer *w, _Atomic uint64_t *at, const uint16_t *ids, unsigned n,
+	     uint16_t id, uint64_t hash)
 {
 	uint32_t chunk;
 
@@ -269,14 +271,16 @@ list_to_pool(struct index_writer *w, _Atomic uint64_t *at, const uint16_t *ids, 
 		store(&chunk_at(&w->v, chunk)[i], w->words[i]);
 	w->chunk_held[chunk] = (uint16_t)(n + 1);
 	holder_account(w, id, true);
-	store_release(at, pool_pack(atomic_load_explicit(&w->v.version[chunk], memory_order_relaxed),
-				    chunk));                                        /* P3 */
+
+	uint32_t version = atomic_load_explicit(&w->v.version[chunk], memory_order_relaxed);
+
+	store_release(at, pool_pack(version, chunk));                                   /* P3 */
 	return true;
 }
 
 static bool
-list_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash, const uint16_t *instead,
-	 unsigned n_instead)
+list_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
+	 const uint16_t *instead, unsigned n_instead)
 {
 	uint16_t was[LIST_MAX], is[LIST_MAX + 1];
 	unsigned n_was = list_unpack(&w->v, load(at), was), n = 0;
@@ -290,7 +294,7 @@ list_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t has
 		is[n++] = was[i];
 	}
 	if (!known) {
-		if (n == w->v.list_ids) {       /* before a chunk is spent: ids that wait for the scrub */
+		if (n == w->v.list_ids) {       /* ids that wait for the scrub go before a chunk */
 			unsigned live = 0;
 
 			for (unsigned i = 0; i < n; i++)
@@ -349,8 +353,8 @@ pool_clear(struct index_writer *w, uint32_t chunk, uint16_t id)
 }
 
 static bool
-pool_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash, const uint16_t *instead,
-	 unsigned n_instead)
+pool_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
+	 const uint16_t *instead, unsigned n_instead)
 {
 	uint32_t chunk = pool_chunk(load(at));
 	_Atomic uint64_t *word = &chunk_at(&w->v, chunk)[id / 64];
@@ -380,8 +384,8 @@ pool_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t has
 
 /* ---- keys ---- */
 
-/* Which lane of the home bucket gives way: one with no live holder, else the fewest, else one that is
- * not at home.  A speculative block never displaces a surely held one. */
+/* Which lane of the home bucket gives way: one with no live holder, else the fewest, else one that
+ * is not at home.  A speculative block never displaces a surely held one. */
 static unsigned
 victim_choose(struct index_writer *w, uint64_t home, bool speculative)
 {
@@ -450,7 +454,8 @@ key_insert(struct index_writer *w, uint16_t id, uint64_t hash)
 }
 
 bool
-index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead, unsigned n_instead)
+index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead,
+	  unsigned n_instead)
 {
 	struct lane at;
 
@@ -486,7 +491,8 @@ index_take(struct index_writer *w, uint64_t hash, const uint16_t *ids, unsigned 
 		unsigned gone = 0;
 
 		for (unsigned i = 0; i < n; i++)
-			if (id_valid(w, ids[i]) && !among(ids[i], ids, i) && set_has(&w->v, was, ids[i]))
+			if (id_valid(w, ids[i]) && !among(ids[i], ids, i) &&
+			    set_has(&w->v, was, ids[i]))
 				gone++;
 		if (gone == w->chunk_held[pool_chunk(was)]) {
 			lane_unkey(w, at.bucket, at.lane);

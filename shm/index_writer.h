@@ -7,8 +7,8 @@
 
 #define LOG_COMPACT     4096u           /* entries below which stale ones are not worth a look */
 
-/* What a slot holds, so that it can be scrubbed: hashes in order of arrival, appended before the bit
- * is set.  Entries may be stale (taken, evicted) or double; compaction drops those. */
+/* What a slot holds, so that it can be scrubbed: hashes in order of arrival, appended before the
+ * bit is set.  Entries may be stale (taken, evicted) or double; compaction drops those. */
 struct slot_log {
 	uint64_t *hash;
 	size_t n, cap;
@@ -25,7 +25,8 @@ struct index_writer {
 	uint32_t n_free, n_retired;
 	uint32_t *free_chunks;                  /* stack */
 	uint32_t n_free_chunks;
-	uint32_t quarantine[QUARANTINE];        /* ring of chunks freed last: a reader may still copy one */
+	uint32_t quarantine[QUARANTINE];        /* ring of chunks freed last, which a reader may
+						 * still be copying */
 	uint32_t n_quarantine, quarantine_at;
 	uint16_t *chunk_held;                   /* ids in each chunk */
 	uint16_t *ids;                          /* scratch: one set */

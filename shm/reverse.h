@@ -4,13 +4,13 @@
  *
  * key = low 52 bits of XXH3_64(engine hash), never 0; home = key * capacity >> 52, linear probing,
  * backward shift on deletion.  The home comes from the stored key alone, so a table grows by copy
- * without knowing the hashes again and no displacement is kept.  An unknown hash is taken for a known
- * one in size / 2^52 of the questions.
+ * without knowing the hashes again and no displacement is kept.  An unknown hash is taken for a
+ * known one in size / 2^52 of the questions.
  *
  * Engines store duplicates and remove one of them, so an entry carries a count (12 bits, saturating
- * at 4,095: then it only goes with its slot).  Grown by copy inside a batch at load 0.60; dropped whole
- * with its slot, so damage never leaves the row.  Not shared; one thread.  Cache groups: the caller
- * folds the group into engine_hash.
+ * at 4,095: then it only goes with its slot).  Grown by copy inside a batch at load 0.60; dropped
+ * whole with its slot, so damage never leaves the row.  Not shared; one thread.  Cache groups: the
+ * caller folds the group into engine_hash.
  */
 #pragma once
 #include <stdbool.h>
@@ -20,11 +20,12 @@
 struct reverse;
 
 int reverse_new(struct reverse **ret, size_t expected);                 /* 0 or -ENOMEM */
-	/* expected: blocks the engine says it has; a hint, clamped (strangers' numbers allocate nothing). */
+	/* expected: blocks the engine says it has; a hint, clamped (strangers' numbers allocate
+	 * nothing). */
 void reverse_free(struct reverse **ret);
 int reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *ret_count);
-	/* Count + 1.  0; -ENOMEM; -EEXIST: known with another chain (the newer stands, *ret_count = 1).
-	 * chain is not 0.  ret_count may be NULL.  ~30 ns; growth copies. */
+	/* Count + 1.  0; -ENOMEM; -EEXIST: known with another chain (the newer stands,
+	 * *ret_count = 1). chain is not 0.  ret_count may be NULL.  ~30 ns; growth copies. */
 uint64_t reverse_find(const struct reverse *r, uint64_t engine_hash);   /* chain, 0: unknown */
 uint64_t reverse_drop(struct reverse *r, uint64_t engine_hash, unsigned *ret_count);
 	/* Count - 1; the chain it named (0: unknown); *ret_count what is left (may be NULL). */
@@ -32,4 +33,5 @@ void reverse_prefetch(const struct reverse *r, uint64_t engine_hash);
 size_t reverse_size(const struct reverse *r);                           /* entries, not counts */
 typedef void reverse_f(void *arg, uint64_t key, uint64_t chain);
 void reverse_walk(const struct reverse *r, reverse_f *f, void *arg);
-	/* Every entry once; key is the stored 52 bits, unique in this table.  f must not change r. */
+	/* Every entry once; key is the stored 52 bits, unique in this table.  f must not change
+	 * r. */

@@ -57,12 +57,14 @@ set(_Atomic uint16_t *name, uint16_t id)
 }
 
 static bool
-name_holds(struct index_writer *w, uint16_t id, unsigned row, enum index_role role, enum index_tier tier)
+name_holds(struct index_writer *w, uint16_t id, unsigned row, enum index_role role,
+	   enum index_tier tier)
 {
 	uint64_t word = index_slot_word(w, id);
 
-	return id != 0 && index_slot_state(word) == INDEX_SLOT_LIVE && index_slot_row(word) == row &&
-	       index_slot_role(word) == role && index_slot_tier(word) == tier;
+	return id != 0 && index_slot_state(word) == INDEX_SLOT_LIVE &&
+	       index_slot_row(word) == row && index_slot_role(word) == role &&
+	       index_slot_tier(word) == tier;
 }
 
 void
@@ -107,7 +109,8 @@ retire(struct load *l, _Atomic uint16_t *name)
 }
 
 static uint16_t
-need(struct load *l, unsigned row, _Atomic uint16_t *name, enum index_role role, enum index_tier tier)
+need(struct load *l, unsigned row, _Atomic uint16_t *name, enum index_role role,
+     enum index_tier tier)
 {
 	if (get(name) == 0)
 		set(name, index_slot_take(l->w, (uint16_t)row, 1, role, tier, 16));
@@ -171,7 +174,7 @@ slot_change(struct load *l, unsigned r)
 	case 2:                                 /* half a lease */
 		retire(l, &row->old);
 		id = get(&row->cur);
-		set(&row->cur, 0);              /* never two names of one slot: unnamed is retired */
+		set(&row->cur, 0);             /* never two names of one slot: unnamed is retired */
 		set(&row->old, id);
 		break;
 	case 3:                                 /* a gap */
@@ -193,7 +196,7 @@ void
 load_one(struct load *l)
 {
 	unsigned r = below(l, l->rows), chain = below(l, l->chains), what = below(l, 16);
-	unsigned at = below(l, 1 + below(l, 1 + below(l, LOAD_CHAIN)));         /* mostly near the root */
+	unsigned at = below(l, 1 + below(l, 1 + below(l, LOAD_CHAIN)));   /* mostly near the root */
 	uint64_t hash[LOAD_CHAIN];
 
 	l->done++;
@@ -229,7 +232,8 @@ load_step(struct load *l)
 		return;
 	load_hashes(l, chain, hash);
 
-	unsigned from = below(l, 3) ? 0 : below(l, LOAD_CHAIN), to = from + 1 + below(l, LOAD_CHAIN - from);
+	unsigned from = below(l, 3) ? 0 : below(l, LOAD_CHAIN);
+	unsigned to = from + 1 + below(l, LOAD_CHAIN - from);
 
 	for (unsigned i = from; i < to; i++)
 		if (what < 20)
@@ -254,7 +258,8 @@ load_judge(const struct load *l, struct index *index, unsigned chain, uint64_t *
 		*hits += depth[i].any;
 		if (row >= l->rows || depth[i].any == 0 || depth[i].any > LOAD_CHAIN ||
 		    depth[i].exact > depth[i].any || depth[i].gpu > depth[i].exact ||
-		    !load_allowed(l, chain, row) || (depth[i].exact && !load_allowed_exact(l, chain, row)))
+		    !load_allowed(l, chain, row) ||
+		    (depth[i].exact && !load_allowed_exact(l, chain, row)))
 			return false;
 		for (unsigned k = 0; k < i; k++)
 			if (depth[k].row == row)

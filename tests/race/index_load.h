@@ -1,9 +1,9 @@
 /* tests/race/index_load.h -- a small kvevents and the readers who catch it out.
  *
  * The load does to an index what kvevents does: stores, removals, clears, speculative rotation,
- * demotion, scrubbing, with too few ids and too few lanes, so that ids and lanes change hands all the
- * time.  Which row may ever hold which chain, and whether exactly, is a pure function; so whatever a
- * reader is told at any moment can be judged without knowing what happened (load_judge).
+ * demotion, scrubbing, with too few ids and too few lanes, so that ids and lanes change hands all
+ * the time.  Which row may ever hold which chain, and whether exactly, is a pure function; so
+ * whatever a reader is told at any moment can be judged without knowing what happened (load_judge).
  */
 #pragma once
 #include "shm/index.h"

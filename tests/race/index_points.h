@@ -1,5 +1,5 @@
-/* tests/race/index_points.h -- forced into shm/index*.c of race_index_points: a call before each store
- * a reader can see, and between the loads of a reader. */
+/* tests/race/index_points.h -- forced into shm/index*.c of race_index_points: a call before each
+ * store a reader can see, and between the loads of a reader. */
 #pragma once
 
 void points_store(void);

@@ -1,7 +1,7 @@
 /* tests/race/race_index.c -- one writer and three readers as threads over one mapping.
  *
- * Under the tsan preset every unmarked shared access is a report; everywhere, a row credited with what
- * it never held fails.  Three forms of the set word, tables too small for what is stored.
+ * Under the tsan preset every unmarked shared access is a report; everywhere, a row credited with
+ * what it never held fails.  Three forms of the set word, tables too small for what is stored.
  * Usage: race_index [operations per form]
  */
 #include "shm/index.h"
@@ -49,7 +49,10 @@ read_on(void *arg)
 static int
 race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint64_t operations)
 {
-	struct race race = {.load = {.row = row_names, .rows = rows, .chains = chains, .seed = max_slots,
+	struct race race = {.load = {.row = row_names,
+				     .rows = rows,
+				     .chains = chains,
+				     .seed = max_slots,
 				     .random = max_slots}};
 	struct reader reader[READERS];
 	pthread_t thread[READERS];
@@ -78,16 +81,20 @@ race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 		pthread_join(thread[i], NULL);
 	if (index_audit(reader[0].index, &audit) < 0)
 		return 1;
-	bad = race.wrong || audit.duplicates || audit.unreachable || audit.saturated || audit.overcounted ||
-	      audit.garbage || race.hits == 0 || audit.entries != index_writer_head(w)->entries ||
+	bad = race.wrong || audit.duplicates || audit.unreachable || audit.saturated ||
+	      audit.overcounted || audit.garbage || race.hits == 0 ||
+	      audit.entries != index_writer_head(w)->entries ||
 	      audit.holders != index_writer_head(w)->holders;
-	printf("%-7s operations %lu lookups %lu depth %lu wrong %lu entries %lu evictions %lu pool %lu\n", name,
-	       (unsigned long)operations, (unsigned long)race.lookups, (unsigned long)race.hits,
-	       (unsigned long)race.wrong, (unsigned long)audit.entries,
-	       (unsigned long)index_writer_head(w)->evictions, (unsigned long)index_writer_head(w)->pool_used);
+	printf("%-7s operations %lu lookups %lu depth %lu wrong %lu entries %lu evictions %lu pool "
+	       "%lu\n",
+	       name, (unsigned long)operations, (unsigned long)race.lookups,
+	       (unsigned long)race.hits, (unsigned long)race.wrong, (unsigned long)audit.entries,
+	       (unsigned long)index_writer_head(w)->evictions,
+	       (unsigned long)index_writer_head(w)->pool_used);
 	if (bad)
-		printf("%s: duplicates %lu unreachable %lu saturated %lu overcounted %lu garbage %lu\n", name,
-		       (unsigned long)audit.duplicates, (unsigned long)audit.unreachable,
+		printf("%s: duplicates %lu unreachable %lu saturated %lu overcounted %lu garbage "
+		       "%lu\n",
+		       name, (unsigned long)audit.duplicates, (unsigned long)audit.unreachable,
 		       (unsigned long)audit.saturated, (unsigned long)audit.overcounted,
 		       (unsigned long)audit.garbage);
 	for (unsigned i = 0; i < READERS; i++)

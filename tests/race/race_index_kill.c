@@ -1,8 +1,9 @@
-/* tests/race/race_index_kill.c -- SIGKILL of the index's writer at random moments, readers going on.
+/* tests/race/race_index_kill.c -- the index's writer killed at random moments, readers going on.
  *
- * Each writer is a process: it recovers, lets the parent audit the table at rest, and works until it
- * is killed.  Two reader processes live through all of it.  Afterwards nothing may be garbage, double,
- * unreachable, saturated or overcounted, and no reader may ever have seen a holder that could not be.
+ * Each writer is a process: it recovers, lets the parent audit the table at rest, and works until
+ * it is killed.  Two reader processes live through all of it.  Afterwards nothing may be garbage,
+ * double, unreachable, saturated or overcounted, and no reader may ever have seen a holder that
+ * could not be.
  * Usage: race_index_kill [kills]
  */
 #include "shm/index.h"
@@ -66,7 +67,8 @@ reader_main(int fd, struct load *load, struct shared *shared, uint64_t random)
 	if (index_attach(&index, fd) < 0)
 		_exit(1);
 	while (!atomic_load_explicit(&shared->over, memory_order_relaxed)) {
-		wrong += !load_judge(load, index, (unsigned)(load_random(&random) % load->chains), &hits);
+		wrong += !load_judge(load, index, (unsigned)(load_random(&random) % load->chains),
+				     &hits);
 		lookups++;
 	}
 	atomic_fetch_add(&shared->lookups, lookups);
@@ -102,8 +104,8 @@ ended_well(pid_t pid)
 static int
 run(const struct shape *shape, unsigned kills)
 {
-	struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-				     -1, 0);
+	struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct load load = {.rows = shape->rows, .chains = shape->chains, .seed = shape->max_slots};
 	struct index_audit audit, sum = {0};
 	struct index *index;
@@ -156,13 +158,15 @@ run(const struct shape *shape, unsigned kills)
 	atomic_store(&shared->over, 1);
 	for (unsigned i = 0; i < READERS; i++)
 		bad |= !ended_well(reader[i]);
-	bad |= shared->wrong || sum.duplicates || sum.unreachable || sum.saturated || sum.overcounted ||
-	       sum.garbage || shared->hits == 0 || recovered == 0;
-	printf("%-7s kills %u operations %lu lookups %lu depth %lu wrong %lu duplicates %lu unreachable %lu "
-	       "saturated %lu overcounted %lu garbage %lu\n", shape->name, kills, (unsigned long)operations,
-	       (unsigned long)shared->lookups, (unsigned long)shared->hits, (unsigned long)shared->wrong,
-	       (unsigned long)sum.duplicates, (unsigned long)sum.unreachable, (unsigned long)sum.saturated,
-	       (unsigned long)sum.overcounted, (unsigned long)sum.garbage);
+	bad |= shared->wrong || sum.duplicates || sum.unreachable || sum.saturated ||
+	       sum.overcounted || sum.garbage || shared->hits == 0 || recovered == 0;
+	printf("%-7s kills %u operations %lu lookups %lu depth %lu wrong %lu duplicates %lu "
+	       "unreachable %lu saturated %lu overcounted %lu garbage %lu\n",
+	       shape->name, kills, (unsigned long)operations, (unsigned long)shared->lookups,
+	       (unsigned long)shared->hits, (unsigned long)shared->wrong,
+	       (unsigned long)sum.duplicates, (unsigned long)sum.unreachable,
+	       (unsigned long)sum.saturated, (unsigned long)sum.overcounted,
+	       (unsigned long)sum.garbage);
 	index_detach(&index);
 	segment_detach(&seg);
 	munmap(shared, sizeof *shared);
@@ -172,7 +176,8 @@ run(const struct shape *shape, unsigned kills)
 int
 main(int argc, char **argv)
 {
-	unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 300, n = sizeof shapes / sizeof shapes[0];
+	unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 300,
+		 n = sizeof shapes / sizeof shapes[0];
 	int bad = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,11 +1,12 @@
-/* tests/race/race_index_points.c -- the index's writer stopped before each single store, and a reader
+/* tests/race/race_index_points.c -- the index's writer stopped before each single store, a reader
  * interrupted between each two loads.
  *
  * Stop   An operation is run once whole, then from the same bytes again and again, dying one store
- *        later each time.  At each point: a reader sees nothing false; the next writer recovers; nothing
- *        is double, unreachable, overcounted or garbage; nothing the operation did not touch is lost.
- * Read   A lookup during which the writer does whole operations between any two loads, at random and
- *        by four scripts that aim at one check each.
+ *        later each time.  At each point: a reader sees nothing false; the next writer recovers;
+ *        nothing is double, unreachable, overcounted or garbage; nothing the operation did not
+ *        touch is lost.
+ * Read   A lookup during which the writer does whole operations between any two loads, at random
+ *        and by four scripts that aim at one check each.
  * Usage: race_index_points [points per form] [interrupted lookups per form]
  */
 #include "shm/index_writer.h"
@@ -48,7 +49,8 @@ points_load(void)
 	if (!l || points.inside)
 		return;
 	points.inside = true;
-	for (uint64_t n = load_random(&l->random) % 128; n < 32; n++)   /* at one load point in four */
+	/* At one load point in four. */
+	for (uint64_t n = load_random(&l->random) % 128; n < 32; n++)
 		load_one(l);
 	points.inside = false;
 }
@@ -87,7 +89,8 @@ dump_take(struct dump *d, const struct index_view *v)
 	for (uint64_t b = 0; b < v->nbuckets; b++)
 		for (unsigned lane = 0; lane < LANES; lane++) {
 			uint64_t w = load(&v->bucket[b].w[lane]);
-			unsigned n = w_tag(w) ? index_set_ids(v, load(&v->bucket[b].s[lane]), ids) : 0;
+			uint64_t s = load(&v->bucket[b].s[lane]);
+			unsigned n = w_tag(w) ? index_set_ids(v, s, ids) : 0;
 
 			for (unsigned i = 0; n != SET_MALFORMED && i < n; i++) {
 				if (d->n == d->cap) {
@@ -96,8 +99,8 @@ dump_take(struct dump *d, const struct index_view *v)
 					if (!d->pair)
 						abort();
 				}
-				d->pair[d->n++] = pair_of(v, bucket_back(v, b, w_displacement(w)), w_tag(w),
-							  ids[i]);
+				d->pair[d->n++] = pair_of(v, bucket_back(v, b, w_displacement(w)),
+							  w_tag(w), ids[i]);
 			}
 		}
 	qsort(d->pair, d->n, sizeof d->pair[0], pair_compare);
@@ -145,6 +148,14 @@ writer_open(struct bench *me)
 }
 
 static void
+judge(struct bench *me, uint64_t *random)
+{
+	unsigned chain = (unsigned)(load_random(random) % me->load.chains);
+
+	me->wrong += !load_judge(&me->load, me->reader, chain, &me->hits);
+}
+
+static void
 audit(struct bench *me, bool recovered)
 {
 	struct index_audit a;
@@ -167,11 +178,13 @@ stop_everywhere(struct bench *me, uint64_t points_wanted)
 
 	if (!bytes)
 		abort();
-	for (struct index_writer *w = writer_open(me); warm > 0 || (index_writer_close(&w), 0); warm--)
-		load_one(&me->load);
-	while (me->stops < points_wanted) {
-		struct index_writer *w = writer_open(me);
+	struct index_writer *w = writer_open(me);
 
+	for (; warm > 0; warm--)
+		load_one(&me->load);
+	index_writer_close(&w);
+	while (me->stops < points_wanted) {
+		w = writer_open(me);
 		for (unsigned i = (unsigned)(load_random(&random) % 20); i > 0; i--)
 			load_one(&me->load);
 		index_writer_close(&w);
@@ -207,9 +220,7 @@ stop_everywhere(struct bench *me, uint64_t points_wanted)
 
 			audit(me, false);
 			for (unsigned i = 0; i < 3; i++)
-				me->wrong += !load_judge(&me->load, me->reader,
-							 (unsigned)(load_random(&random) % me->load.chains),
-							 &me->hits);
+				judge(me, &random);
 			w = writer_open(me);
 			audit(me, true);
 			dump_take(&mid, &me->v);
@@ -233,8 +244,7 @@ read_between(struct bench *me, uint64_t lookups)
 
 	for (; lookups > 0; lookups--) {
 		points.meddler = &me->load;
-		me->wrong += !load_judge(&me->load, me->reader,
-					 (unsigned)(load_random(&random) % me->load.chains), &me->hits);
+		judge(me, &random);
 		points.meddler = NULL;
 		load_one(&me->load);
 	}
@@ -243,20 +253,23 @@ read_between(struct bench *me, uint64_t lookups)
 }
 
 static int
-form(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint64_t stops, uint64_t lookups)
+form(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint64_t stops,
+     uint64_t lookups)
 {
 	static struct bench me;
 	uint64_t hits;
 
-	me = (struct bench){.load = {.rows = rows, .chains = chains, .seed = max_slots, .random = 3}};
+	me = (struct bench){
+		.load = {.rows = rows, .chains = chains, .seed = max_slots, .random = 3}};
 	me.load.row = me.row;
-	if (index_create(&me.seg, 1, max_slots, 1) < 0 || index_attach_mapped(&me.reader, &me.seg) < 0 ||
-	    index_view_open(&me.v, &me.seg) < 0)
+	if (index_create(&me.seg, 1, max_slots, 1) < 0 ||
+	    index_attach_mapped(&me.reader, &me.seg) < 0 || index_view_open(&me.v, &me.seg) < 0)
 		return 1;
 	stop_everywhere(&me, stops);
 	hits = me.hits;
 	read_between(&me, lookups);
-	printf("%-7s stops %lu depth %lu; interrupted lookups %lu depth %lu; wrong %lu damaged %lu lost %lu\n",
+	printf("%-7s stops %lu depth %lu; interrupted lookups %lu depth %lu; wrong %lu damaged %lu "
+	       "lost %lu\n",
 	       name, (unsigned long)me.stops, (unsigned long)hits, (unsigned long)lookups,
 	       (unsigned long)(me.hits - hits), (unsigned long)me.wrong, (unsigned long)me.damaged,
 	       (unsigned long)me.lost);
@@ -268,7 +281,7 @@ form(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 /* ---- four lookups interrupted on purpose ---- */
 
 #define SCRIPT_ROWS 16u
-#define BLOCK(n)        (5ull << 58 | (n))      /* one home bucket: the next key takes the freed lane */
+#define BLOCK(n)        (5ull << 58 | (n))  /* one home bucket: the next key takes the freed lane */
 
 enum plot { PLOT_REKEY, PLOT_REKEY_BACK, PLOT_CHUNK_REUSED, PLOT_CHUNK_REUSED_BACK, PLOTS };
 static const char *const plot_names[] = {
@@ -369,7 +382,8 @@ play(enum plot plot)
 	    index_writer_open(&script.w, fcntl(seg.fd, F_DUPFD_CLOEXEC, 0)) < 0)
 		return 1;
 	for (unsigned r = 0; r < SCRIPT_ROWS; r++)
-		script.id[r] = index_slot_take(script.w, (uint16_t)r, 1, INDEX_EXACT, INDEX_GPU, 16);
+		script.id[r] =
+			index_slot_take(script.w, (uint16_t)r, 1, INDEX_EXACT, INDEX_GPU, 16);
 	holders(&script, block, 0, pool ? 8 : 1, true);
 	if (index_match(reader, &block, 1, depth, SCRIPT_ROWS) != (pool ? 8 : 1))
 		bad = 1;                        /* undisturbed, it finds them */

@@ -9,7 +9,8 @@
 static uint64_t
 root_of(const char *model, const char *lora, const char *salt, uint32_t block_tokens)
 {
-	return blockhash_root(7, model, strlen(model), lora, strlen(lora), salt, strlen(salt), block_tokens);
+	return blockhash_root(7, model, strlen(model), lora, strlen(lora), salt, strlen(salt),
+			      block_tokens);
 }
 
 Test(blockhash, chain_is_the_hash_of_parent_and_local)

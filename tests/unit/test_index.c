@@ -1,5 +1,5 @@
-/* tests/unit/test_index.c -- shm/index.h: its rules as sentences, then whole workloads against a plain
- * table of bits.  Crash points and concurrency are in tests/race. */
+/* tests/unit/test_index.c -- shm/index.h: its rules as sentences, then whole workloads against a
+ * plain table of bits.  Crash points and concurrency are in tests/race. */
 #include <criterion/criterion.h>
 
 #include "shm/index.h"
@@ -131,7 +131,8 @@ Test(index, match_stops_at_the_first_missing_block)
 
 		pair_open(&p, 1000, forms[f]);
 		hashes(1, h, 10);
-		uint16_t a = take(&p, 3, INDEX_EXACT, INDEX_GPU), b = take(&p, 4, INDEX_EXACT, INDEX_GPU);
+		uint16_t a = take(&p, 3, INDEX_EXACT, INDEX_GPU),
+			 b = take(&p, 4, INDEX_EXACT, INDEX_GPU);
 		for (unsigned i = 0; i < 10; i++) {
 			cr_assert(i == 6 || put(&p, a, h[i]));
 			cr_assert(i == 0 || put(&p, b, h[i]));
@@ -241,7 +242,8 @@ Test(index, storing_exactly_takes_the_speculative_ids_out)
 		cr_assert(index_has(p.w, exact, h));
 		cr_assert(!index_has(p.w, spec[0], h) && !index_has(p.w, spec[1], h));
 		cr_assert_eq(index_slot_held(p.w, spec[0]) + index_slot_held(p.w, spec[1]), 0u);
-		cr_assert(index_put(p.w, exact, h, &exact, 1), "an id is never put instead of itself");
+		cr_assert(index_put(p.w, exact, h, &exact, 1),
+			  "an id is never put instead of itself");
 		cr_assert(index_has(p.w, exact, h));
 		audit_is_clean(&p, true);
 		pair_close(&p);
@@ -347,7 +349,8 @@ Test(index, a_full_table_gives_up_a_lane_nobody_alive_holds_first)
 	pair_open(&p, 1, 40);                   /* 64 buckets, 256 lanes */
 	hashes(6, h, 400);
 	hashes(7, more, 300);
-	uint16_t gone = take(&p, 1, INDEX_EXACT, INDEX_GPU), live = take(&p, 2, INDEX_EXACT, INDEX_GPU);
+	uint16_t gone = take(&p, 1, INDEX_EXACT, INDEX_GPU),
+		 live = take(&p, 2, INDEX_EXACT, INDEX_GPU);
 	for (unsigned i = 0; i < 128; i++)
 		put(&p, live, h[i]);
 	for (unsigned i = 128; i < 256; i++)
@@ -373,7 +376,8 @@ Test(index, a_speculative_block_never_displaces_an_exact_holder)
 	pair_open(&p, 1, 40);
 	hashes(8, h, 600);
 	hashes(9, more, 300);
-	uint16_t exact = take(&p, 1, INDEX_EXACT, INDEX_GPU), guess = take(&p, 2, INDEX_SPECULATIVE, INDEX_GPU);
+	uint16_t exact = take(&p, 1, INDEX_EXACT, INDEX_GPU),
+		 guess = take(&p, 2, INDEX_SPECULATIVE, INDEX_GPU);
 	for (unsigned i = 0; i < 600; i++)
 		put(&p, exact, h[i]);
 	uint64_t held = index_slot_held(p.w, exact), evictions = index_head(p.reader)->evictions;
@@ -500,7 +504,8 @@ Test(index, with_no_free_id_the_shortest_retired_list_is_walked_at_once)
 	hashes(12, h, 100);
 	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU), b = take(&p, 2, INDEX_EXACT, INDEX_GPU);
 	take(&p, 3, INDEX_EXACT, INDEX_GPU);
-	cr_assert_eq(index_slot_take(p.w, 4, 1, INDEX_EXACT, INDEX_GPU, 16), 0u, "none is free or retired");
+	cr_assert_eq(index_slot_take(p.w, 4, 1, INDEX_EXACT, INDEX_GPU, 16), 0u,
+		     "none is free or retired");
 	for (unsigned i = 0; i < 100; i++)
 		put(&p, a, h[i]);
 	for (unsigned i = 0; i < 10; i++)
@@ -561,7 +566,8 @@ Test(index, live_slots_and_their_blocks_outlive_the_writer)
 
 	pair_open(&p, 1000, 200);
 	hashes(15, h, 500);
-	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU), b = take(&p, 2, INDEX_SPECULATIVE, INDEX_GPU);
+	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU),
+		 b = take(&p, 2, INDEX_SPECULATIVE, INDEX_GPU);
 	for (unsigned i = 0; i < 500; i++) {
 		put(&p, a, h[i]);
 		if (i < 100)
@@ -616,7 +622,8 @@ Test(index, recovery_drops_lanes_no_writer_of_ours_made)
 		put(&p, id, h[i]);
 	index_writer_close(&p.w);
 	char *at = (char *)p.seg.head + index_head(p.reader)->off_buckets;
-	for (unsigned i = 0; i < 500; i++)      /* any bytes: lists out of order, free ids, wild chunks */
+	/* Any bytes: lists out of order, free ids, wild chunks. */
+	for (unsigned i = 0; i < 500; i++)
 		at[random_next(&random) % (64 * 64)] = (char)random_next(&random);
 	uint64_t out[200];
 	struct index_depth depth[8];
@@ -682,7 +689,7 @@ Test(index, making_refuses_numbers_that_cannot_be_meant)
 
 struct model {
 	uint64_t hash[BLOCKS];                  /* chain by chain */
-	uint16_t id[SLOTS];                     /* slot s: row s / 4; gpu, offload, two speculative */
+	uint16_t id[SLOTS];                   /* slot s: row s / 4; gpu, offload, two speculative */
 	bool held[SLOTS][BLOCKS];               /* put and not taken since */
 };
 
@@ -699,7 +706,9 @@ static void
 match_agrees(struct pair *p, struct model *m, unsigned chain)
 {
 	struct index_depth depth[ROWS + 1];
-	unsigned n = index_match(p->reader, &m->hash[chain * LENGTH], LENGTH, depth, ROWS + 1), found = 0;
+	static const unsigned slots_of[3] = {4, 2, 1};  /* any, exact, gpu: the first so many */
+	unsigned n = index_match(p->reader, &m->hash[chain * LENGTH], LENGTH, depth, ROWS + 1);
+	unsigned found = 0;
 
 	for (unsigned row = 0; row < ROWS; row++) {
 		uint32_t want[3] = {0};
@@ -707,8 +716,9 @@ match_agrees(struct pair *p, struct model *m, unsigned chain)
 		for (unsigned kind = 0; kind < 3; kind++)
 			for (unsigned b = 0, hole = 0; b < LENGTH && !hole; b++) {
 				hole = 1;
-				for (unsigned k = 0; k < (kind == 0 ? 4u : kind == 1 ? 2u : 1u); k++)
-					if (index_has(p->w, m->id[row * 4 + k], m->hash[chain * LENGTH + b]))
+				for (unsigned k = 0; k < slots_of[kind]; k++)
+					if (index_has(p->w, m->id[row * 4 + k],
+						      m->hash[chain * LENGTH + b]))
 						hole = 0;
 				want[kind] += !hole;
 			}
@@ -737,8 +747,10 @@ workload(uint64_t seed, uint64_t blocks, uint32_t max_slots, bool roomy)
 	for (unsigned s = 0; s < SLOTS; s++)
 		slot_new(&p, &m, s);
 	for (unsigned step = 0; step < 6000; step++) {
-		unsigned s = (unsigned)(random_next(&random) % SLOTS), chain = (unsigned)(random_next(&random) % CHAINS);
-		unsigned from = random_next(&random) % 2 ? 0 : (unsigned)(random_next(&random) % LENGTH);
+		unsigned s = (unsigned)(random_next(&random) % SLOTS),
+			 chain = (unsigned)(random_next(&random) % CHAINS);
+		unsigned from =
+			random_next(&random) % 2 ? 0 : (unsigned)(random_next(&random) % LENGTH);
 		unsigned to = from + (unsigned)(random_next(&random) % (LENGTH - from)) + 1;
 		uint64_t what = random_next(&random) % 100;
 
@@ -748,16 +760,19 @@ workload(uint64_t seed, uint64_t blocks, uint32_t max_slots, bool roomy)
 			if (what < 50) {
 				unsigned other = s / 4 * 4 + 2 + s % 2;
 				bool was = index_has(p.w, m.id[other], m.hash[chain * LENGTH + b]);
-				bool done = index_put(p.w, m.id[s], m.hash[chain * LENGTH + b], &m.id[other], 1);
+				bool done = index_put(p.w, m.id[s], m.hash[chain * LENGTH + b],
+						      &m.id[other], 1);
 
 				cr_assert(done || !roomy);
 				if (done) {
 					m.held[other][chain * LENGTH + b] = other == s;
 					*held = true;
-					cr_assert(index_has(p.w, m.id[s], m.hash[chain * LENGTH + b]));
+					cr_assert(index_has(p.w, m.id[s],
+							    m.hash[chain * LENGTH + b]));
 				} else {
-					cr_assert_eq(index_has(p.w, m.id[other], m.hash[chain * LENGTH + b]), was,
-						     "a refusal changes nothing");
+					cr_assert_eq(index_has(p.w, m.id[other],
+							       m.hash[chain * LENGTH + b]),
+						     was, "a refusal changes nothing");
 				}
 			} else {
 				index_take(p.w, m.hash[chain * LENGTH + b], &m.id[s], 1);
@@ -782,7 +797,8 @@ workload(uint64_t seed, uint64_t blocks, uint32_t max_slots, bool roomy)
 		for (unsigned b = 0; b < BLOCKS; b++) {
 			bool has = index_has(p.w, m.id[s], m.hash[b]);
 
-			cr_assert(roomy ? has == m.held[s][b] : !has || m.held[s][b], "slot %u block %u", s, b);
+			cr_assert(roomy ? has == m.held[s][b] : !has || m.held[s][b],
+				  "slot %u block %u", s, b);
 		}
 	if (!roomy)
 		cr_assert_gt(index_head(p.reader)->evictions + index_head(p.reader)->refused, 0u);

@@ -120,7 +120,7 @@ Test(reverse, agrees_with_a_plain_array_through_growth_and_shifts)
 			chain[i] = count[i] = 0;
 		for (unsigned step = 0; step < 60000; step++) {
 			unsigned i = (unsigned)(random_next(&random) % KEYS), got;
-			uint64_t engine = i * 3 + seed * 100000;        /* dense, as some engines' are */
+			uint64_t engine = i * 3 + seed * 100000;   /* dense, as some engines' are */
 
 			if (random_next(&random) % 100 < (step / 6000 % 2 ? 30u : 70u)) {
 				uint64_t c = random_next(&random) % 20 ? 1000 + i : 9000 + i;
