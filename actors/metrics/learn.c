@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define FORGET       0.99               /* a sample counts half after 70 others */
+#define FORGET_FAST  0.95               /* after 14, while it errs as if the engine had changed */
+#define SURPRISE     0.15               /* usual relative error that means so */
 #define NOISE        0.01               /* variance of a relative error: 10 % */
 #define CLIP         3.0                /* times the usual error */
 #define USUAL_LEAST  0.02
@@ -130,7 +132,8 @@ bound_doubt(struct learn *l)
 static void
 update(struct learn *l, const double x[LEARN_FEATURES], double error)
 {
-	double px[LEARN_FEATURES], total = NOISE * FORGET;
+	double forget = l->usual > SURPRISE ? FORGET_FAST : FORGET;
+	double px[LEARN_FEATURES], total = NOISE * forget;
 
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
 		px[i] = 0;
@@ -141,7 +144,7 @@ update(struct learn *l, const double x[LEARN_FEATURES], double error)
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
 		l->theta[i] = larger(l->theta[i] + px[i] / total * error, 0);
 		for (unsigned j = 0; j <= i; j++)       /* both halves alike: stays symmetric */
-			l->p[i][j] = l->p[j][i] = (l->p[i][j] - px[i] * px[j] / total) / FORGET;
+			l->p[i][j] = l->p[j][i] = (l->p[i][j] - px[i] * px[j] / total) / forget;
 	}
 	bound_doubt(l);
 }

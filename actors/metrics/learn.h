@@ -6,8 +6,9 @@
  *            tokens of their prompts: as the decision saw them, u and c as the engine said.
  * Method     recursive least squares with forgetting, from a prior.  Errors count relative to the time
  *            itself (a 0.1 s answer matters as much as a 7 s one), clipped at three times their usual
- *            size, so an outlier moves little and a lasting change still gets through.  Uncertainty in a
- *            direction that no request excites never grows beyond the prior's.
+ *            size, so an outlier moves little; while they stay large it forgets faster, so a lasting
+ *            change gets through.  Uncertainty in a direction that no request excites never grows beyond
+ *            the prior's.
  * Bounds     no coefficient is negative.
  * Threads    pure; one owner.   Cost: under 1 us a sample.
  */
