@@ -479,6 +479,17 @@ open_run(struct run *run, char why[static 256])
 	return 0;
 }
 
+/* Wall time of time 0, so that others' logs can be laid beside the records. */
+static double
+started_wall_s(const struct run *run)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9 -
+	       ((double)mono_ns() - (double)run->start_ns) * 1e-9;
+}
+
 static int
 summarise(struct run *run)
 {
@@ -489,6 +500,7 @@ summarise(struct run *run)
 				? run->opt.duration : INFINITY,
 		.slo_ttft_s = run->opt.slo_ttft,
 		.workload = run->opt.workload,
+		.started_s = started_wall_s(run),
 	};
 	FILE *json = NULL;
 	int r;

@@ -271,8 +271,8 @@ report_summary(const struct report *report, const struct report_config *cfg, FIL
 			cfg->workload, (unsigned long long)t.n, (unsigned long long)t.ok,
 			(unsigned long long)t.err, (unsigned long long)t.incomplete, window_s);
 	json_object_update_new(json, json_pack(
-		"{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
-		"workload", cfg->workload, "n", (json_int_t)t.n, "ok", (json_int_t)t.ok,
+		"{s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
+		"workload", cfg->workload, "started_s", cfg->started_s, "n", (json_int_t)t.n, "ok", (json_int_t)t.ok,
 		"err", (json_int_t)t.err, "incomplete", (json_int_t)t.incomplete,
 		"window_s", window_s, "req_per_min", per_min, "goodput_per_min", good_per_min,
 		"attainment", t.n > 0 ? (double)t.good / (double)t.n : 0.0,

@@ -31,6 +31,7 @@ struct report_config {
 	double warmup_s;
 	double window_end_s;   /* INFINITY: the last answer */
 	double slo_ttft_s;
+	double started_s;      /* wall seconds since 1970 of time 0 of the records */
 	const char *workload;
 };
 

@@ -24,7 +24,7 @@ with h.House(ingresses=2) as house:
 
     driver = threading.Thread(target=drive)
     driver.start()
-    h.until("requests to flow", lambda: sum(w.state()["served"] for w in house.workers) > RATE)
+    h.until("requests to flow", lambda: sum(w.served() for w in house.workers) > RATE)
     for _ in range(KILLS):
         if role == "supervisor":
             break
@@ -44,7 +44,7 @@ with h.House(ingresses=2) as house:
 
     sent = [json.loads(line) for line in open(out)]
     failed = [r for r in sent if r["status"] != 200 or r.get("error")]
-    seen = collections.Counter(r["user"] for w in house.workers for r in w.requests() if r.get("event") == "start")
+    seen = collections.Counter(r["user"] for w in house.workers for r in w.requests() if r["ev"] == "start")
     duplicated = [u for u, n in seen.items() if n > 1]
     print(f"{role}: {len(sent)} requests, {len(failed)} failed, {len(duplicated)} duplicated")
     assert len(sent) > RATE * SECONDS * 0.9, len(sent)

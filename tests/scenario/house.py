@@ -67,6 +67,9 @@ class Worker:
     def state(self):
         return self.get("/emu/state")[1]
 
+    def served(self):
+        return self.state()["requests"]["ok"]
+
     def requests(self):
         """The worker's own log: one dict a line."""
         with open(self.log) as f:

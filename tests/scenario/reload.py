@@ -35,10 +35,10 @@ with h.House() as house:
     house.write()
     house.workers = [first, second]
     house.ctl("reload")
-    before = second.state()["served"]
+    before = second.served()
     for i in range(5):
         status, _, headers = house.chat(f"number {i}")
         assert status == 200 and headers["x-pointsman-worker"] == "w1", headers
-    assert second.state()["served"] == before + 5
+    assert second.served() == before + 5
     r = house.ctl("reload", "--dry-run")
     assert house.generation() == 3, r

@@ -1,0 +1,207 @@
+"""One Pointsman for many HTTP scenarios, each with a model and workers of its own.
+
+A scenario is a .vtc file.  Its workers are its own `server` blocks; before each stands a Door: it answers the
+metrics process's probes (which come whenever they like) and passes everything else on, byte for byte, ends
+and resets too.  Scenarios do not share workers, so what one does to them means nothing to the next.
+Worker `a` is predicted to be the faster one and is always asked first; `b` is the other candidate.
+Scenarios with the same `# gateway:` line share one Pointsman.  Standard library only.
+"""
+import pathlib, re, select, socket, struct, sys, threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import house as h
+
+PAGE = b"""\
+vllm:num_requests_running{model_name="m"} 0
+vllm:num_requests_waiting{model_name="m"} 0
+vllm:kv_cache_usage_perc{model_name="m"} 0
+"""
+PROBES = (b"GET /health ", b"GET /metrics ")
+# What no process may say, whatever came over the wire.
+ALARMS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|dangling|: died, |killing, because|not born")
+
+
+def low_port(taken=set()):
+    """A free port below the range that clients' own sockets use, so that it stays free while nobody listens."""
+    for port in range(21000 + (h.os.getpid() * 97) % 6000, 32000):
+        if port in taken:
+            continue
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        taken.add(port)
+        return port
+    raise RuntimeError("no free port")
+
+
+def reset(s):
+    """Close so that the other side sees a reset."""
+    try:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass
+    s.close()
+
+
+class Door:
+    def __init__(self):
+        self.port, self.behind = low_port(), low_port()
+        self.probes, self.probed = 0, threading.Condition()
+        self.listener = None
+        self.open()
+
+    def open(self):
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
+
+    def accept(self, listener):
+        while True:
+            try:
+                s, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(s,), daemon=True).start()
+
+    def shut(self):
+        """Refuse connections.  Right after a probe: the next is an interval away and cannot tell before."""
+        self.wait_probes(1)
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def wait_probes(self, n):
+        with self.probed:
+            want = self.probes + n
+            if not self.probed.wait_for(lambda: self.probes >= want, 30):
+                raise h.Late("waited 30 s for health probes")
+
+    def serve(self, front):
+        try:
+            front.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            seen = front.recv(65536)
+            while seen.startswith(PROBES):
+                page = PAGE if seen.startswith(PROBES[1]) else b""
+                front.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
+                if not page:
+                    with self.probed:
+                        self.probes += 1
+                        self.probed.notify_all()
+                seen = front.recv(65536)
+            if seen:
+                self.relay(front, seen)
+            front.close()
+        except OSError:
+            reset(front)
+
+    def relay(self, front, seen):
+        back = socket.create_connection(("127.0.0.1", self.behind), timeout=10)
+        back.settimeout(None)
+        back.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            back.sendall(seen)
+            open_ends = {front: back, back: front}
+            while open_ends:
+                for s in select.select(list(open_ends), [], [])[0]:
+                    data = s.recv(65536)
+                    if data:
+                        open_ends.get(s).sendall(data)
+                        continue
+                    other = open_ends.pop(s)
+                    try:
+                        other.shutdown(socket.SHUT_WR)
+                    except OSError:
+                        pass
+            back.close()
+        except OSError:
+            reset(back)
+            raise
+
+
+class Scenario:
+    def __init__(self, name, text="", workers="ab"):
+        self.name = name
+        self.sentence = text.split("\n", 1)[0].removeprefix("vtest").strip(' "')
+        said = dict(re.findall(r"^# (gateway|refused): (.*)$", text, re.M))
+        self.gateway = said.get("gateway", "")
+        self.refused = said.get("refused", "").split()
+        self.workers = workers
+        self.doors = {}
+
+    def documents(self):
+        for w in self.workers:
+            prior = "1ms" if w == "a" else "10s"
+            yield f"""\
+apiVersion: pointsman.io/v1alpha1
+kind: InferenceWorkerSet
+metadata: {{name: {self.name}-{w}}}
+spec:
+  engine: vllm
+  model: {self.name}
+  members: [{{name: {w}, url: "http://127.0.0.1:{self.doors[w].port}"}}]
+  tokenize: false
+  blockSize: 16
+  prior: {{base: {prior}}}
+"""
+        yield f"""\
+apiVersion: pointsman.io/v1alpha1
+kind: InferencePool
+metadata: {{name: {self.name}}}
+spec: {{workerSets: [{", ".join(f"{self.name}-{w}" for w in self.workers)}]}}
+"""
+        yield f"""\
+apiVersion: pointsman.io/v1alpha1
+kind: InferencePolicy
+metadata: {{name: {self.name}}}
+spec: {{candidates: [{{pool: {self.name}}}], minimize: PredictedTTFT}}
+"""
+
+
+class Group(h.House):
+    """A Pointsman before all the scenarios' workers, ready: every worker is known to be up."""
+
+    def __init__(self, scenarios, io, gateway=""):
+        super().__init__(io=io)
+        self.scenarios = scenarios
+        for s in scenarios:
+            s.doors = {w: Door() for w in s.workers}
+        models = ", ".join(f"{{name: {s.name}, policy: {s.name}}}, "
+                           f"{{name: {s.name}-by-another-name, aliasOf: {s.name}, policy: {s.name}}}"
+                           for s in scenarios)
+        self.write("---\n".join([f"""\
+apiVersion: pointsman.io/v1alpha1
+kind: GatewayBackend
+metadata: {{name: front}}
+spec:
+  listen: ["127.0.0.1:{self.port}"]
+  admin: {{listen: "127.0.0.1:{self.admin}"}}
+  io: {{backend: {io}}}
+  limits: {{bodyBytes: 64KiB}}
+  models: [{models}]
+{gateway}
+""", *(d for s in scenarios for d in s.documents())]))
+
+    def start(self, wait=True):
+        super().start(wait)
+        # The second probe of a worker is sent after the first one's result was written down.
+        for s in self.scenarios:
+            for door in s.doors.values():
+                door.wait_probes(max(0, 2 - door.probes))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        if not error:
+            self.no_alarms()
+
+    def stop(self, expect=0):
+        super().stop(expect)
+        self.no_alarms()
+
+    def no_alarms(self):
+        if not (self.folder / "pointsman.log").exists():
+            return
+        bad = [l for l in self.tail(1 << 30).splitlines() if ALARMS.search(l)]
+        if bad:
+            raise RuntimeError("said in the log:\n" + "\n".join(bad[:20]))
