@@ -16,9 +16,9 @@
 
 #define DEFAULT_RUN_DIR "/run/pointsman"
 
-/* Options a subcommand may be given, as bits. */
+/* Options a subcommand may be given, as bits; -r is welcome to all, so that scripts need not tell apart. */
 enum {
-	OPTION_RUN = 1, OPTION_OUTPUT = 2, OPTION_DRY_RUN = 4, OPTION_FOLLOW = 8, OPTION_N = 16,
+	OPTION_OUTPUT = 2, OPTION_DRY_RUN = 4, OPTION_FOLLOW = 8, OPTION_N = 16,
 	OPTION_SECONDS = 32, OPTION_COUNT = 64,
 };
 
@@ -33,19 +33,19 @@ static const struct command commands[] = {
 	{"check", "PATH...", "validate configuration files or directories; exit 1 with file:line:column",
 	 OPTION_OUTPUT, 1, 1000, command_check},
 	{"reload", "[--dry-run]", "load the configuration anew; back when every ingress works by it",
-	 OPTION_RUN | OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},
+	 OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},
 	{"stat", "", "generation, processes, totals",
-	 OPTION_RUN | OPTION_OUTPUT, 0, 0, command_stat},
+	 OPTION_OUTPUT, 0, 0, command_stat},
 	{"workers", "", "every worker: load, reading, cache state, predictor",
-	 OPTION_RUN | OPTION_OUTPUT, 0, 0, command_workers},
+	 OPTION_OUTPUT, 0, 0, command_workers},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
-	 OPTION_RUN | OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
+	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
 	{"explain", "ID", "why a request went where it went, and what came of it",
-	 OPTION_RUN | OPTION_OUTPUT, 1, 1, command_explain},
+	 OPTION_OUTPUT, 1, 1, command_explain},
 	{"log", "[-f] [-n N]", "requests that ended, one a line: the last N (default 20), -f: and on",
-	 OPTION_RUN | OPTION_OUTPUT | OPTION_FOLLOW | OPTION_N, 0, 0, command_log},
+	 OPTION_OUTPUT | OPTION_FOLLOW | OPTION_N, 0, 0, command_log},
 	{"journal", "record FILE [--seconds S] [--count N]", "persist decisions and outcomes until ^C",
-	 OPTION_RUN | OPTION_OUTPUT | OPTION_SECONDS | OPTION_COUNT, 2, 2, command_journal},
+	 OPTION_OUTPUT | OPTION_SECONDS | OPTION_COUNT, 2, 2, command_journal},
 	{"journal", "print FILE", "read them back", OPTION_OUTPUT, 2, 2, NULL},
 	{"decode", "kv-events FILE...", "an engine's event payload (binary, or hex in *.hex) as JSON lines",
 	 OPTION_OUTPUT, 2, 1000, command_decode},
@@ -156,7 +156,6 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		switch (c) {
 		case 'r':
 			o->run_dir = optarg;
-			*given |= OPTION_RUN;
 			break;
 		case 'o':
 			if (strcmp(optarg, "json") != 0 && strcmp(optarg, "table") != 0)

@@ -74,8 +74,8 @@ with h.House(ingresses=2) as house:
     assert o["prompt_tokens"] == o["our_prompt_tokens"] == d["prompt_tokens"] > 500, o
     assert o["completion_tokens"] == 6 and o["ttft_us"] and o["e2e_us"] > o["ttft_us"], o
     assert e["compare"]["ttft_error_us"] == o["predicted_ttft_us"] - o["ttft_us"], e["compare"]
-    seen = [r for r in next(w for w in house.workers if w.name == worker).requests() if r.get("event") == "end"]
-    assert len(seen) == 1, seen
+    seen = [r for r in next(w for w in house.workers if w.name == worker).requests() if r["ev"] == "end"]
+    assert len(seen) == 1 and seen[0]["prompt_tokens"] == o["prompt_tokens"], seen
     text = house.ctl("explain", id).stdout
     assert id in text and worker in text and "TTFT" in text, text
     # The same prompt again goes to the blocks, and explain proves it.
