@@ -1,4 +1,4 @@
-/* actors/kvevents/apply.c -- rows, sequence numbers, notes and leases; the events: apply_events.c. */
+/* actors/kvevents/apply.c -- rows, sequence, notes and leases; events: apply_events.c. */
 #include "actors/kvevents/apply_row.h"
 
 #include <errno.h>
@@ -8,13 +8,14 @@
 
 #include "actors/common/log.h"
 
-#define SCRUB_SLICE     4096u           /* entries at a time, 30 - 60 ns each */
-#define SCRUB_SLICES    16u             /* a tick: some 10 ms at most */
-#define NOTE_AHEAD      16u             /* blocks prefetched */
-#define CLOCKS_APART_NS 1000000000ull   /* how much an engine's host may run ahead of ours */
+#define SCRUB_SLICE 4096u             /* entries at a time, 30 - 60 ns each */
+#define SCRUB_SLICES 16u              /* a tick: some 10 ms at most */
+#define NOTE_AHEAD 16u                /* blocks prefetched */
+#define CLOCKS_APART_NS 1000000000ull /* how much an engine's host may run ahead of ours */
 
 int
-apply_new(struct apply **ret, struct index_writer *writer, struct rows *rows, struct process_segment *process)
+apply_new(struct apply **ret, struct index_writer *writer, struct rows *rows,
+	  struct process_segment *process)
 {
 	struct apply *a = calloc(1, sizeof *a);
 
@@ -29,7 +30,8 @@ apply_new(struct apply **ret, struct index_writer *writer, struct rows *rows, st
 		free(a);
 		return -ENOMEM;
 	}
-	a->evictions_seen = atomic_load_explicit(&index_writer_head(writer)->evictions, memory_order_relaxed);
+	a->evictions_seen =
+		atomic_load_explicit(&index_writer_head(writer)->evictions, memory_order_relaxed);
 	slots_settle(a);
 	*ret = a;
 	return 0;
@@ -90,14 +92,18 @@ state_set(struct apply *a, struct apply_row *r, enum cache_state state, enum cac
 		return;
 	atomic_store_explicit(&r->shared->cache_since_ns, clock_mono(), memory_order_relaxed);
 	atomic_store_explicit(&r->shared->cache_state, now, memory_order_release);
-	log_info("cache row=%u member=%.63s rank=%u: %s -> %s reason=%s", r->id, member_of(a, r), r->shared->rank,
-		 cache_state_name(was & 0xff), cache_state_name(state), cache_reason_name(reason));
+	if ((was & 0xff) == (uint32_t)state && state == CACHE_NONE)
+		return; /* it began: nothing to tell */
+	log_info("cache row=%u member=%.63s rank=%u: %s -> %s reason=%s", r->id, member_of(a, r),
+		 r->shared->rank, cache_state_name(was & 0xff), cache_state_name(state),
+		 cache_reason_name(reason));
 }
 
 static enum cache_state
 state_get(const struct apply_row *r)
 {
-	return (enum cache_state)(atomic_load_explicit(&r->shared->cache_state, memory_order_relaxed) & 0xff);
+	return (enum cache_state)(
+		atomic_load_explicit(&r->shared->cache_state, memory_order_relaxed) & 0xff);
 }
 
 /* ---- rows coming and going ---- */
@@ -107,9 +113,10 @@ static void
 lines_begin(struct row *row)
 {
 	_Atomic uint64_t *const words[] = {
-		&row->cache_since_ns, &row->open_seq, &row->applied_seq, &row->seen_seq,
-		&row->engine_start_seen, &row->received, &row->decoded, &row->applied, &row->orphaned,
-		&row->failed, &row->skipped, &row->gaps, &row->restarts,
+		&row->cache_since_ns,    &row->open_seq, &row->applied_seq, &row->seen_seq,
+		&row->engine_start_seen, &row->received, &row->decoded,     &row->applied,
+		&row->orphaned,          &row->failed,   &row->skipped,     &row->gaps,
+		&row->restarts,
 	};
 
 	atomic_store_explicit(&row->cache_state, CACHE_NONE, memory_order_relaxed);
@@ -123,9 +130,12 @@ static bool
 slots_of_another(const struct apply *a, const struct apply_row *r)
 {
 	const uint16_t ids[] = {
-		row_slot(r, INDEX_EXACT, INDEX_GPU), row_slot(r, INDEX_EXACT, INDEX_OFFLOAD),
-		row_slot(r, INDEX_DEMOTED, INDEX_GPU), row_slot(r, INDEX_DEMOTED, INDEX_OFFLOAD),
-		row_slot(r, INDEX_SPECULATIVE, INDEX_GPU), row_slot_older(r),
+		row_slot(r, INDEX_EXACT, INDEX_GPU),
+		row_slot(r, INDEX_EXACT, INDEX_OFFLOAD),
+		row_slot(r, INDEX_DEMOTED, INDEX_GPU),
+		row_slot(r, INDEX_DEMOTED, INDEX_OFFLOAD),
+		row_slot(r, INDEX_SPECULATIVE, INDEX_GPU),
+		row_slot_older(r),
 	};
 
 	for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
@@ -149,7 +159,7 @@ row_resume(struct apply *a, struct apply_row *r, mono_ns now)
 		return;
 	}
 	if (seen == 0)
-		return;                 /* never heard: nothing was known, so nothing was lost */
+		return; /* never heard: nothing was known, so nothing was lost */
 	r->started = true;
 	r->last_seq = seen - 1;
 	r->block_tokens = atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
@@ -157,7 +167,8 @@ row_resume(struct apply *a, struct apply_row *r, mono_ns now)
 		row_retire_all(a, r);
 		state_set(a, r, CACHE_GAP, REASON_HALF_BATCH);
 	} else {
-		/* The map from the engine's hashes is lost: removals can no longer be understood. */
+		/* The map from the engine's hashes is lost: removals can no longer be understood.
+		 */
 		row_demote(a, r, now);
 		state_set(a, r, CACHE_GAP, REASON_WRITER_RESTART);
 	}
@@ -235,7 +246,8 @@ apply_row_moved(struct apply *a, uint16_t id)
 /* ---- sequence ---- */
 
 static void
-engine_began_anew(struct apply *a, struct apply_row *r, enum cache_state state, enum cache_reason reason)
+engine_began_anew(struct apply *a, struct apply_row *r, enum cache_state state,
+		  enum cache_reason reason)
 {
 	row_retire_all(a, r);
 	r->block_tokens = 0;
@@ -271,13 +283,15 @@ sequence(struct apply *a, struct apply_row *r, uint64_t seq, uint64_t payload)
 		row_count(&r->shared->skipped, 1);
 		return false;
 	} else if (seq <= r->last_seq) {
-		log_warn("engine began anew row=%u member=%.63s rank=%u seq %llu -> %llu; all it held is forgotten",
+		log_warn("engine began anew row=%u member=%.63s rank=%u seq %llu -> %llu; all it "
+			 "held is forgotten",
 			 r->id, member_of(a, r), r->shared->rank, (unsigned long long)r->last_seq,
 			 (unsigned long long)seq);
 		r->began = now;
 		engine_began_anew(a, r, seq == 0 ? CACHE_EXACT : CACHE_GAP, REASON_SEQ_BACK);
 	} else if (seq != r->last_seq + 1) {
-		log_warn("events lost row=%u member=%.63s rank=%u seq %llu -> %llu; what it held is doubtful now",
+		log_warn("events lost row=%u member=%.63s rank=%u seq %llu -> %llu; what it held "
+			 "is doubtful now",
 			 r->id, member_of(a, r), r->shared->rank, (unsigned long long)r->last_seq,
 			 (unsigned long long)seq);
 		gap(a, r, REASON_SEQ_HOLE);
@@ -294,8 +308,11 @@ sequence(struct apply *a, struct apply_row *r, uint64_t seq, uint64_t payload)
 static void
 count_event(struct apply *a, const struct kv_event *ev)
 {
-	count_add(a->process, ev->type == KV_STORED ? COUNTER_events_stored :
-		  ev->type == KV_REMOVED ? COUNTER_events_removed : COUNTER_events_cleared, 1);
+	count_add(a->process,
+		  ev->type == KV_STORED    ? COUNTER_events_stored
+		  : ev->type == KV_REMOVED ? COUNTER_events_removed
+					   : COUNTER_events_cleared,
+		  1);
 }
 
 static void
@@ -304,11 +321,13 @@ apply_batch(struct apply *a, struct apply_row *r)
 	struct row *row = r->shared;
 	const struct kv_batch *b = &a->batch;
 
-	/* The connection says who it is; a batch of another rank shows that the ports are mixed up. */
+	/* The connection says who it is; a batch of another rank shows that the ports are mixed up.
+	 */
 	if (b->has_rank && row->ranks > 1 && b->rank != row->rank) {
 		row_count(&row->skipped, b->n_events);
 		if (!r->rank_told)
-			log_error("events of rank %u came from the endpoint of rank %u row=%u member=%.63s; ignored",
+			log_error("events of rank %u came from the endpoint of rank %u row=%u "
+				  "member=%.63s; ignored",
 				  b->rank, row->rank, r->id, member_of(a, r));
 		r->rank_told = true;
 		return;
@@ -323,8 +342,10 @@ apply_batch(struct apply *a, struct apply_row *r)
 		row_count(&row->applied, 1);
 		count_event(a, ev);
 		if (ev->type == KV_CLEARED && state_get(r) == CACHE_GAP &&
-		    row_slot(r, INDEX_EXACT, INDEX_OFFLOAD) == 0 && row_slot(r, INDEX_DEMOTED, INDEX_OFFLOAD) == 0)
-			state_set(a, r, CACHE_EXACT, REASON_CLEARED);   /* it holds nothing: that is all */
+		    row_slot(r, INDEX_EXACT, INDEX_OFFLOAD) == 0 &&
+		    row_slot(r, INDEX_DEMOTED, INDEX_OFFLOAD) == 0)
+			state_set(a, r, CACHE_EXACT,
+				  REASON_CLEARED); /* it holds nothing: that is all */
 	}
 }
 
@@ -337,12 +358,15 @@ alarm_if_deaf(struct apply *a, struct apply_row *r)
 	    atomic_load_explicit(&r->shared->applied, memory_order_relaxed) > 0)
 		return;
 	r->alarmed = true;
-	log_error("none of %llu event batches could be applied row=%u member=%.63s failed=%llu skipped=%llu "
-		  "orphaned=%llu; routed by load and by what was sent there",
-		  (unsigned long long)received, r->id, member_of(a, r),
-		  (unsigned long long)atomic_load_explicit(&r->shared->failed, memory_order_relaxed),
-		  (unsigned long long)atomic_load_explicit(&r->shared->skipped, memory_order_relaxed),
-		  (unsigned long long)atomic_load_explicit(&r->shared->orphaned, memory_order_relaxed));
+	log_error(
+		"none of %llu event batches could be applied row=%u member=%.63s failed=%llu "
+		"skipped=%llu "
+		"orphaned=%llu; routed by load and by what was sent there",
+		(unsigned long long)received, r->id, member_of(a, r),
+		(unsigned long long)atomic_load_explicit(&r->shared->failed, memory_order_relaxed),
+		(unsigned long long)atomic_load_explicit(&r->shared->skipped, memory_order_relaxed),
+		(unsigned long long)atomic_load_explicit(&r->shared->orphaned,
+							 memory_order_relaxed));
 }
 
 void
@@ -366,8 +390,8 @@ apply_message(struct apply *a, uint16_t id, uint64_t seq, const void *payload, s
 	atomic_thread_fence(memory_order_release);
 	n = kv_batch_decode(payload, len, &a->batch, &why);
 	if (n < 0) {
-		log_warn("events unreadable row=%u member=%.63s seq=%llu: %s; counted as a gap", r->id,
-			 member_of(a, r), (unsigned long long)seq, why ? why : "no memory");
+		log_warn("events unreadable row=%u member=%.63s seq=%llu: %s; counted as a gap",
+			 r->id, member_of(a, r), (unsigned long long)seq, why ? why : "no memory");
 		row_count(&r->shared->failed, 1);
 		count_add(a->process, COUNTER_events_bad, 1);
 		gap(a, r, REASON_SEQ_HOLE);
@@ -402,7 +426,7 @@ hash_at(struct slice hashes, size_t i)
 {
 	uint64_t h;
 
-	memcpy(&h, hashes.p + i * sizeof h, sizeof h);  /* little-endian, anywhere in the frame */
+	memcpy(&h, hashes.p + i * sizeof h, sizeof h); /* little-endian, anywhere in the frame */
 	return h;
 }
 
@@ -423,12 +447,13 @@ apply_note(struct apply *a, const struct msg_routed *note)
 			if (i + NOTE_AHEAD < n)
 				index_prefetch(a->w, hash_at(note->hashes, i + NOTE_AHEAD));
 			if (h == 0 || (exact != 0 && index_has(a->w, exact, h)))
-				continue;       /* events keep that one true */
+				continue; /* events keep that one true */
 			index_put(a->w, id, h, &older, older != 0);
 		}
 	}
 	atomic_store_explicit(&head->routed_seen[note->ingress % 8],
-			      (uint64_t)(note->ingress_inc & 0xffffffu) << 40 | (note->seq & 0xffffffffffull),
+			      (uint64_t)(note->ingress_inc & 0xffffffu) << 40 |
+				      (note->seq & 0xffffffffffull),
 			      memory_order_release);
 }
 
@@ -445,13 +470,18 @@ apply_engine_start(struct apply *a, uint16_t id, uint32_t row_gen, wall_ns start
 		return;
 	atomic_store_explicit(&r->shared->engine_start_seen, start, memory_order_relaxed);
 	if (seen == 0 || (r->started && r->began + CLOCKS_APART_NS >= start))
-		return;                 /* the life we know, or its events told us before its metrics */
-	log_warn("engine began anew row=%u member=%.63s rank=%u, says its start time; all it held is forgotten",
+		return; /* the life we know, or its events told us before its metrics */
+	log_warn("engine began anew row=%u member=%.63s rank=%u, says its start time; all it held "
+		 "is forgotten",
 		 r->id, member_of(a, r), r->shared->rank);
-	/* Batches of the new life that fitted the old one's numbers are forgotten too: then it is a gap. */
+	/* Batches of the new life that fitted the old one's numbers are forgotten too: then it is a
+	 * gap. */
 	bool mixed = r->started && r->last_message >= start;
 
-	engine_began_anew(a, r, !r->events ? CACHE_APPROXIMATE : mixed ? CACHE_GAP : CACHE_NONE,
+	engine_began_anew(a, r,
+			  !r->events ? CACHE_APPROXIMATE
+			  : mixed    ? CACHE_GAP
+				     : CACHE_NONE,
 			  REASON_ENGINE_START);
 	r->began = start;
 	if (!mixed)

@@ -14,7 +14,7 @@
 #include "actors/common/prompt/blocks.h"
 #include "shm/blockhash.h"
 
-#define PUT_AHEAD 16u                   /* blocks prefetched: a cold bucket costs 100 ns */
+#define PUT_AHEAD 16u /* blocks prefetched: a cold bucket costs 100 ns */
 
 static enum index_tier
 tier_of(const struct kv_event *ev)
@@ -50,12 +50,15 @@ chain_of(const struct apply_row *r, uint64_t hash)
 	return chain;
 }
 
-/* The row's ids that an exact one of this tier makes superfluous: both speculative, and the demoted. */
+/* The row's ids that an exact one of this tier makes superfluous: both speculative, and the
+ * demoted. */
 static unsigned
 lesser_ids(const struct apply_row *r, enum index_tier tier, uint16_t ret[3])
 {
 	const uint16_t ids[] = {
-		row_slot(r, INDEX_SPECULATIVE, INDEX_GPU), row_slot_older(r), row_slot(r, INDEX_DEMOTED, tier),
+		row_slot(r, INDEX_SPECULATIVE, INDEX_GPU),
+		row_slot_older(r),
+		row_slot(r, INDEX_DEMOTED, tier),
 	};
 	unsigned n = 0;
 
@@ -76,10 +79,11 @@ put_block(struct apply *a, struct apply_row *r, enum index_tier tier, uint64_t h
 	uint64_t before;
 
 	if (id == 0 || !t->fresh)
-		return false;           /* no slot or no memory: under-counted */
+		return false; /* no slot or no memory: under-counted */
 	before = reverse_find(t->fresh, hash);
 	if (before != 0 && before != chain)
-		index_take(a->w, before, &id, 1);       /* the engine uses its hash for another block now */
+		index_take(a->w, before, &id,
+			   1); /* the engine uses its hash for another block now */
 	count += orphans_take(r->orphans, hash, tier);
 	for (unsigned i = 0; i < count; i++)
 		if (reverse_add(t->fresh, hash, chain, NULL) == -ENOMEM)
@@ -144,33 +148,41 @@ stored_hashes(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 	return any;
 }
 
-/* The row's block size is its events'.  A shorter one is a partial block, skipped; a longer one shows
- * that what we took for whole blocks was partial. */
+/* The row's block size is its events'.  A shorter one is a partial block, skipped; a longer one
+ * shows that what we took for whole blocks was partial. */
 static bool
 size_fits(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 {
 	if (r->block_tokens == ev->block_tokens)
 		return true;
-	if (r->block_tokens != 0 && (ev->block_tokens < r->block_tokens || tier_of(ev) != INDEX_GPU))
+	if (r->block_tokens != 0 &&
+	    (ev->block_tokens < r->block_tokens || tier_of(ev) != INDEX_GPU))
 		return false;
 	if (r->block_tokens != 0) {
-		log_warn("block size row=%u member=%.63s: %u -> %u; what was learned in the smaller is forgotten",
+		log_warn("block size row=%u member=%.63s: %u -> %u; what was learned in the "
+			 "smaller is forgotten",
 			 r->id, a->rows->text[r->id].member, r->block_tokens, ev->block_tokens);
 		row_retire_all(a, r);
 	}
 	r->block_tokens = ev->block_tokens;
-	atomic_store_explicit(&r->shared->event_block_tokens, ev->block_tokens, memory_order_release);
-	if (r->shared->block_tokens != 0 && r->shared->block_tokens != ev->block_tokens && !r->size_told) {
+	atomic_store_explicit(&r->shared->event_block_tokens, ev->block_tokens,
+			      memory_order_release);
+	if (r->shared->block_tokens != 0 && r->shared->block_tokens != ev->block_tokens &&
+	    !r->size_told) {
 		r->size_told = true;
-		log_warn("block size row=%u member=%.63s: configured %u, its events say %u; its prefixes will not match",
-			 r->id, a->rows->text[r->id].member, r->shared->block_tokens, ev->block_tokens);
+		log_warn("block size row=%u member=%.63s: configured %u, its events say %u; its "
+			 "prefixes will not match",
+			 r->id, a->rows->text[r->id].member, r->shared->block_tokens,
+			 ev->block_tokens);
 	}
 	return true;
 }
 
-/* What a block's hash covers beyond its tokens.  False: something that no prompt of ours could say. */
+/* What a block's hash covers beyond its tokens.  False: something that no prompt of ours could say.
+ */
 static bool
-extra_of(const struct kv_event *ev, size_t block, struct kv_extra *ret_extra, struct kv_slice *ret_bytes)
+extra_of(const struct kv_event *ev, size_t block, struct kv_extra *ret_extra,
+	 struct kv_slice *ret_bytes)
 {
 	kv_extra_split(ev, block, ret_extra);
 	if (ret_extra->unknown || (ret_extra->mm.p && ret_extra->embeds.p))
@@ -186,21 +198,25 @@ text_of(struct kv_slice s)
 }
 
 static uint64_t
-root_of(const struct apply *a, const struct apply_row *r, const struct kv_event *ev, const struct kv_extra *first)
+root_of(const struct apply *a, const struct apply_row *r, const struct kv_event *ev,
+	const struct kv_extra *first)
 {
 	struct slice lora = text_of(ev->lora_name.p ? ev->lora_name : first->lora);
 	char number[32];
 
 	if (lora.len == 0 && ev->has_lora_id) {
-		/* Before 0.14 only a process-local number: an adapter's blocks, not the base model's. */
-		lora.len = (size_t)snprintf(number, sizeof number, "\x01%lld", (long long)ev->lora_id);
+		/* Before 0.14 only a process-local number: an adapter's blocks, not the base
+		 * model's. */
+		lora.len =
+			(size_t)snprintf(number, sizeof number, "\x01%lld", (long long)ev->lora_id);
 		lora.p = number;
 	}
 	return blocks_root(a->seed, r->model, lora, text_of(first->salt), ev->block_tokens);
 }
 
 static bool
-orphan_block(struct apply_row *r, enum index_tier tier, uint64_t hash, uint64_t parent, uint64_t local)
+orphan_block(struct apply_row *r, enum index_tier tier, uint64_t hash, uint64_t parent,
+	     uint64_t local)
 {
 	if (orphans_add(r->orphans, hash, parent, local, tier) < 0)
 		return false;
@@ -225,10 +241,12 @@ stored_chains(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 			return i;
 		if (i == 0 && !ev->has_parent)
 			chain = root_of(a, r, ev, &extra);
-		uint64_t local = blockhash_local(tokens, ev->block_tokens, bytes.p, bytes.p ? bytes.n : 0);
+		uint64_t local =
+			blockhash_local(tokens, ev->block_tokens, bytes.p, bytes.p ? bytes.n : 0);
 
 		chain = chain ? blockhash_link(chain, local) : chain_of(r, ev->hashes[i]);
-		if (!chain && !orphan_block(r, tier, ev->hashes[i], i ? ev->hashes[i - 1] : ev->parent, local))
+		if (!chain && !orphan_block(r, tier, ev->hashes[i],
+					    i ? ev->hashes[i - 1] : ev->parent, local))
 			return i;
 		a->chain[i] = chain;
 	}
@@ -270,7 +288,7 @@ stored(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 {
 	/* Offload events leave the keys out: a salted block would look like everybody's. */
 	bool tokens = ev->tokens_usable && ev->block_tokens > 0 &&
-		(tier_of(ev) == INDEX_GPU || ev->extra_span.p != NULL);
+		      (tier_of(ev) == INDEX_GPU || ev->extra_span.p != NULL);
 
 	if (!group_counts(r, ev))
 		return false;
@@ -304,7 +322,8 @@ removed_block(struct apply *a, struct apply_row *r, enum index_tier tier, uint64
 		}
 		return true;
 	}
-	/* Stored before the gap, or since then without a known place: whichever, it is one less of each. */
+	/* Stored before the gap, or since then without a known place: whichever, it is one less of
+	 * each. */
 	known = orphans_remove(r->orphans, hash, tier);
 	chain = chain_in(t->demoted, hash);
 	if (chain == 0)
@@ -330,7 +349,7 @@ removed(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 static bool
 cleared(struct apply *a, struct apply_row *r)
 {
-	row_retire_tier(a, r, INDEX_GPU);       /* the GPU pool; offload tiers keep their blocks */
+	row_retire_tier(a, r, INDEX_GPU); /* the GPU pool; offload tiers keep their blocks */
 	row_retire_speculative(a, r);
 	orphans_clear(r->orphans);
 	return true;

@@ -9,7 +9,7 @@
 
 struct apply_tier {
 	struct reverse *fresh;                  /* of the exact slot; NULL: no slot */
-	struct reverse *demoted;                /* of the demoted one; NULL: none, or died with a predecessor */
+	struct reverse *demoted;                /* of the demoted one; NULL: none, or lost */
 	mono_ns demoted_until;
 };
 
@@ -27,7 +27,7 @@ struct apply_row {
 	bool started;                           /* last_seq holds */
 	uint64_t last_seq, last_payload;        /* XXH3 of the bytes; 0 unknown */
 	wall_ns last_message;                   /* ours */
-	wall_ns began;                          /* when the engine's present life was noticed by its events */
+	wall_ns began;                          /* its events first showed the engine's life */
 	mono_ns rotate_at;
 	bool alarmed, rank_told, size_told;
 };
@@ -53,9 +53,11 @@ struct apply {
 /* ---- slots of a row (apply_slots.c) ---- */
 uint16_t row_slot(const struct apply_row *r, enum index_role role, enum index_tier tier);
 uint16_t row_slot_older(const struct apply_row *r);     /* the older speculative one */
-uint16_t row_slot_exact(struct apply *a, struct apply_row *r, enum index_tier tier);    /* taken if need be; 0 none */
+uint16_t row_slot_exact(struct apply *a, struct apply_row *r, enum index_tier tier);
 uint16_t row_slot_speculative(struct apply *a, struct apply_row *r);
-void row_retire_tier(struct apply *a, struct apply_row *r, enum index_tier tier);       /* exact and demoted */
+	/* Taken if need be; 0: there is none. */
+void row_retire_tier(struct apply *a, struct apply_row *r, enum index_tier tier);
+	/* Exact and demoted. */
 void row_retire_speculative(struct apply *a, struct apply_row *r);
 void row_retire_all(struct apply *a, struct apply_row *r);      /* and its orphans */
 void row_demote(struct apply *a, struct apply_row *r, mono_ns now);

@@ -1,6 +1,7 @@
 /* actors/kvevents/apply_slots.c -- the index slots of a row: taken, demoted, rotated, retired.
  *
- * A slot belongs to a row when the row names it.  New: slot word, name, first bit.  Retire: slot word
+ * A slot belongs to a row when the row names it.  New: slot word, name, first bit.  Retire: slot
+ *                                                 word
  * first (invisible at once), name second; dying between leaves a name whose slot is not live, which
  * slots_settle clears.
  */
@@ -14,8 +15,9 @@ static slot_name *
 name_at(struct row *row, unsigned i)
 {
 	slot_name *const names[NAMES] = {
-		&row->slot_gpu, &row->slot_offload, &row->slot_demoted_gpu, &row->slot_demoted_offload,
-		&row->slot_spec_cur, &row->slot_spec_old,
+		&row->slot_gpu,         &row->slot_offload,
+		&row->slot_demoted_gpu, &row->slot_demoted_offload,
+		&row->slot_spec_cur,    &row->slot_spec_old,
 	};
 
 	return names[i];
@@ -73,8 +75,9 @@ row_slot_older(const struct apply_row *r)
 mono_ns
 row_lease(const struct apply_row *r)
 {
-	return r->events && atomic_load_explicit(&r->shared->received, memory_order_relaxed) > 0 ?
-		APPLY_LEASE_EVENTS_NS : APPLY_LEASE_SILENT_NS;
+	return r->events && atomic_load_explicit(&r->shared->received, memory_order_relaxed) > 0
+		       ? APPLY_LEASE_EVENTS_NS
+		       : APPLY_LEASE_SILENT_NS;
 }
 
 /* How many blocks the engine says it has; only a hint. */
@@ -115,7 +118,8 @@ row_slot_speculative(struct apply *a, struct apply_row *r)
 
 	if (id != 0)
 		return id;
-	id = index_slot_take(a->w, r->id, r->row_gen, INDEX_SPECULATIVE, INDEX_GPU, r->block_tokens);
+	id = index_slot_take(a->w, r->id, r->row_gen, INDEX_SPECULATIVE, INDEX_GPU,
+			     r->block_tokens);
 	if (id == 0)
 		return 0;
 	index_slot_entry(a->w, id)->expires_ns = r->rotate_at + row_lease(r) / 2;
@@ -148,8 +152,8 @@ row_retire_all(struct apply *a, struct apply_row *r)
 	orphans_clear(r->orphans);
 }
 
-/* An older demoted slot makes room first.  A row's exact name is cleared last: dying before leaves the
- * slot named twice, and slots_settle clears the name whose role it no longer has. */
+/* An older demoted slot makes room first.  A row's exact name is cleared last: dying before leaves
+ * the slot named twice, and slots_settle clears the name whose role it no longer has. */
 void
 row_demote(struct apply *a, struct apply_row *r, mono_ns now)
 {
@@ -185,7 +189,7 @@ row_rotate(struct apply *a, struct apply_row *r, mono_ns now)
 	name_retire(a, &row->slot_spec_old);
 	if (cur == 0)
 		return;
-	name_set(&row->slot_spec_cur, 0);       /* first: two names for one slot would outlive it */
+	name_set(&row->slot_spec_cur, 0); /* first: two names for one slot would outlive it */
 	name_set(&row->slot_spec_old, cur);
 }
 
@@ -210,8 +214,9 @@ name_fits(const struct apply *a, uint16_t row, unsigned i, uint16_t id)
 		enum index_role role;
 		enum index_tier tier;
 	} of[NAMES] = {
-		{INDEX_EXACT, INDEX_GPU}, {INDEX_EXACT, INDEX_OFFLOAD}, {INDEX_DEMOTED, INDEX_GPU},
-		{INDEX_DEMOTED, INDEX_OFFLOAD}, {INDEX_SPECULATIVE, INDEX_GPU}, {INDEX_SPECULATIVE, INDEX_GPU},
+		{INDEX_EXACT, INDEX_GPU},       {INDEX_EXACT, INDEX_OFFLOAD},
+		{INDEX_DEMOTED, INDEX_GPU},     {INDEX_DEMOTED, INDEX_OFFLOAD},
+		{INDEX_SPECULATIVE, INDEX_GPU}, {INDEX_SPECULATIVE, INDEX_GPU},
 	};
 	uint64_t word = index_slot_word(a->w, id);
 

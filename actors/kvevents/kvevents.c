@@ -1,13 +1,13 @@
 /* kvevents.c -- keeps the prefix index: what each worker holds, from its own events and from ours.
  *
- * Owns    the prefix index, its reverse maps and orphans (private), lines 5 - 7 of the worker table.
+ * Owns    the prefix index, its reverse maps and orphans (private), lines 5 - 7 of the worker table
  * Hears   events        engines      BlockStored, BlockRemoved, AllBlocksCleared; one SUB a rank
- *         routed proof  ingress      these blocks were sent there; the engine says so many are there
+ *         routed proof  ingress      sent there; the engine says so many are there
  *         engine_start  metrics      its process start time moved
  *         segment rows_changed       supervisor   another configuration; look at the table again
  * Says    ready failed bye           supervisor
- * Dies    decisions go on with the index as it stands, marked stale by its heartbeat; the successor keeps
- *         what it can keep true (apply.h "Crash") and goes on at the next event.
+ * Dies    decisions go on with the index as it stands, marked stale by its heartbeat; the successor
+ *         keeps what it can keep true (apply.h "Crash") and goes on at the next event
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,13 +19,13 @@
 #include "actors/kvevents/apply.h"
 #include "actors/kvevents/subscriber.h"
 
-#define TICK_MS    100u
-#define NOTES      256u                 /* notes a turn before others are looked at */
+#define TICK_MS 100u
+#define NOTES 256u /* notes a turn before others are looked at */
 #define NOTE_QUEUE 65536
 
-struct follow {                         /* what we listen to, per row */
+struct follow { /* what we listen to, per row */
 	struct kvevents *me;
-	struct subscriber *subscriber;          /* owned; NULL: publishes nothing, or not reachable */
+	struct subscriber *subscriber; /* owned; NULL: publishes nothing, or not reachable */
 	uint32_t row_gen;
 	bool open;
 	bool complained;
@@ -34,13 +34,13 @@ struct follow {                         /* what we listen to, per row */
 struct kvevents {
 	unsigned magic;
 #define KVEVENTS_MAGIC 0x6b76e5e7
-	struct pm_actor *actor;                 /* borrowed */
-	struct manifest *manifest;              /* owned */
-	struct rows rows;                       /* owned; lines 5 - 7 ours */
-	struct index_writer *writer;            /* owned */
-	struct apply *apply;                    /* owned */
-	struct follow *follow;                  /* owned; by row id */
-	zsock_t *notes;                         /* owned; PULL */
+	struct pm_actor *actor;      /* borrowed */
+	struct manifest *manifest;   /* owned */
+	struct rows rows;            /* owned; lines 5 - 7 ours */
+	struct index_writer *writer; /* owned */
+	struct apply *apply;         /* owned */
+	struct follow *follow;       /* owned; by row id */
+	zsock_t *notes;              /* owned; PULL */
 };
 
 static void
@@ -78,8 +78,8 @@ follow_start(struct kvevents *me, struct follow *f, uint16_t row, const char *en
 
 	if (r < 0) {
 		if (!f->complained)
-			log_error("events row=%u endpoint=%s: %s; routed by what is sent there", row, endpoint,
-				  strerror(-r));
+			log_error("events row=%u endpoint=%s: %s; routed by what is sent there",
+				  row, endpoint, strerror(-r));
 		f->complained = true;
 		return;
 	}
@@ -105,7 +105,8 @@ follow_member(struct kvevents *me, const struct manifest_member *member, mono_ns
 	row_gen = atomic_load_explicit(&me->rows.row[row].row_gen, memory_order_acquire);
 	if (f->open && f->row_gen != row_gen)
 		follow_stop(me, f);
-	else if (f->subscriber && strcmp(subscriber_endpoint(f->subscriber), member->kv_events) != 0) {
+	else if (f->subscriber &&
+		 strcmp(subscriber_endpoint(f->subscriber), member->kv_events) != 0) {
 		follow_stop(me, f);
 		apply_row_moved(me->apply, row);
 	}
@@ -120,8 +121,8 @@ follow_member(struct kvevents *me, const struct manifest_member *member, mono_ns
 		follow_start(me, f, row, member->kv_events);
 }
 
-/* The worker table or the configuration changed.  A row that drains is followed to its end: a rollback
- * may bring it back. */
+/* The worker table or the configuration changed.  A row that drains is followed to its end: a
+ * rollback may bring it back. */
 static void
 follow_all(struct kvevents *me)
 {
@@ -130,7 +131,8 @@ follow_all(struct kvevents *me)
 
 	for (uint32_t i = 0; i < count && i < me->rows.capacity; i++) {
 		struct follow *f = &me->follow[i];
-		uint8_t intent = atomic_load_explicit(&me->rows.row[i].intent, memory_order_acquire);
+		uint8_t intent =
+			atomic_load_explicit(&me->rows.row[i].intent, memory_order_acquire);
 
 		if (!f->open || intent == INTENT_SERVE || intent == INTENT_DRAIN)
 			continue;
@@ -161,10 +163,16 @@ on_note(struct kvevents *me, const void *frame, size_t len)
 	case MSG_proof: {
 		const struct msg_proof *p = &m.u.proof;
 		struct msg_routed note = {
-			.seq = p->seq, .ingress = p->ingress, .ingress_inc = p->ingress_inc, .row = p->row,
-			.row_gen = p->row_gen, .block_tokens = p->block_tokens, .hashes = p->hashes,
+			.seq = p->seq,
+			.ingress = p->ingress,
+			.ingress_inc = p->ingress_inc,
+			.row = p->row,
+			.row_gen = p->row_gen,
+			.block_tokens = p->block_tokens,
+			.hashes = p->hashes,
 		};
-		size_t proven = p->block_tokens ? p->cached_tokens / p->block_tokens * sizeof(uint64_t) : 0;
+		size_t proven =
+			p->block_tokens ? p->cached_tokens / p->block_tokens * sizeof(uint64_t) : 0;
 
 		if (note.hashes.len > proven)
 			note.hashes.len = proven;

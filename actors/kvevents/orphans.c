@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_MIN 256u                  /* a power of two */
+#define NODES_MIN 256u /* a power of two */
 
 enum link { BY_HASH, BY_PARENT, LINKS };
 
 struct node {
-	uint64_t key[LINKS];                    /* own hash, parent's hash */
+	uint64_t key[LINKS]; /* own hash, parent's hash */
 	uint64_t local;
 	uint32_t count;
 	uint8_t tier, used;
@@ -22,11 +22,11 @@ struct node {
 };
 
 struct orphans {
-	struct node *node;                      /* 1 .. cap; 0 unused */
-	uint32_t *bucket[LINKS];                /* cap of each: first node */
+	struct node *node;       /* 1 .. cap; 0 unused */
+	uint32_t *bucket[LINKS]; /* cap of each: first node */
 	uint32_t cap, n;
-	uint32_t free;                          /* list through next[BY_HASH] */
-	uint32_t hand;                          /* whom to give up next when full */
+	uint32_t free; /* list through next[BY_HASH] */
+	uint32_t hand; /* whom to give up next when full */
 };
 
 static uint32_t *
@@ -111,7 +111,8 @@ static int
 orphans_grow(struct orphans *o)
 {
 	uint32_t old = o->cap, cap = old * 2;
-	uint32_t *by_hash = calloc(cap, sizeof by_hash[0]), *by_parent = calloc(cap, sizeof by_parent[0]);
+	uint32_t *by_hash = calloc(cap, sizeof by_hash[0]),
+		 *by_parent = calloc(cap, sizeof by_parent[0]);
 	struct node *grown = realloc(o->node, (cap + 1u) * sizeof grown[0]);
 
 	if (grown)
@@ -192,8 +193,11 @@ orphans_add(struct orphans *o, uint64_t hash, uint64_t parent, uint64_t local, u
 	}
 	i = o->free;
 	o->free = o->node[i].next[BY_HASH];
-	o->node[i] = (struct node){.key = {hash, parent}, .local = local, .count = count,
-		.tier = (uint8_t)tier, .used = 1};
+	o->node[i] = (struct node){.key = {hash, parent},
+				   .local = local,
+				   .count = count,
+				   .tier = (uint8_t)tier,
+				   .used = 1};
 	chain_in(o, BY_HASH, i);
 	chain_in(o, BY_PARENT, i);
 	o->n++;
@@ -232,8 +236,10 @@ orphans_take_child(struct orphans *o, uint64_t parent, struct orphan *ret)
 
 	if (!i)
 		return false;
-	*ret = (struct orphan){.hash = o->node[i].key[BY_HASH], .local = o->node[i].local,
-		.count = o->node[i].count, .tier = o->node[i].tier};
+	*ret = (struct orphan){.hash = o->node[i].key[BY_HASH],
+			       .local = o->node[i].local,
+			       .count = o->node[i].count,
+			       .tier = o->node[i].tier};
 	node_drop(o, i);
 	return true;
 }

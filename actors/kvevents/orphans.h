@@ -1,12 +1,14 @@
-/* actors/kvevents/orphans.h -- blocks of one worker whose parent we never heard of, kept until we do.
+/* actors/kvevents/orphans.h -- blocks of a worker whose parent we never heard of, kept until we do.
  *
- * An engine names a block by its own hash and its parent's.  After a late join or a gap the parent is
+ * An engine names a block by its own hash and its parent's.  After a late join or a gap the
+ *                                                            parent is
  * unknown, so where the block lies in a prompt is unknown too.  It is kept with the hash of its own
- * content; when the parent is stored, the chain follows.  Linking is by parent only: the same tokens
+ * content; when the parent is stored, the chain follows.  Linking is by parent only: the same
+ *                                                         tokens
  * stand in many prompts, and linking by content was false in 26 - 93 % of cases.
  *
- * Counts     as on the wire: stored twice needs two removals.  An orphan whose count reaches 0 but that
- *            has children stays as a ghost: it links them, and is itself held by nobody.
+ * Counts     as on the wire: stored twice needs two removals.  An orphan whose count reaches 0
+ *            but that has children stays as a ghost: it links them, and is itself held by nobody.
  * Bounds     ORPHANS_MAX blocks; over it some old one gives way (only ever under-counts).
  * Threads    one; private to kvevents.   Cost: tens of ns an operation.
  */

@@ -8,13 +8,13 @@
 #include "actors/common/decide/manifest.h"
 #include "proto/kv_events.h"
 
-#define RECONNECT_MS     20             /* an engine that restarts publishes within a second */
+#define RECONNECT_MS 20 /* an engine that restarts publishes within a second */
 #define RECONNECT_MAX_MS 1000
 
 struct subscriber {
-	struct apply *apply;            /* borrowed */
+	struct apply *apply; /* borrowed */
 	uint16_t row;
-	zsock_t *sock;                  /* owned */
+	zsock_t *sock; /* owned */
 	char endpoint[MANIFEST_ENDPOINT_MAX + 1];
 };
 
@@ -38,7 +38,7 @@ subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const
 	zsock_set_linger(s->sock, 0);
 	zsock_set_reconnect_ivl(s->sock, RECONNECT_MS);
 	zsock_set_reconnect_ivl_max(s->sock, RECONNECT_MAX_MS);
-	zsock_set_tcp_keepalive(s->sock, 1);    /* a host that vanished says nothing */
+	zsock_set_tcp_keepalive(s->sock, 1); /* a host that vanished says nothing */
 	zsock_set_tcp_keepalive_idle(s->sock, 10);
 	zsock_set_tcp_keepalive_intvl(s->sock, 5);
 	zsock_set_tcp_keepalive_cnt(s->sock, 3);
@@ -89,7 +89,7 @@ receive_one(struct subscriber *s)
 
 		zmq_msg_init(to);
 		if (zmq_msg_recv(to, sock, ZMQ_DONTWAIT) < 0) {
-			zmq_msg_close(to);      /* only before the first frame: messages arrive whole */
+			zmq_msg_close(to); /* only before the first frame: messages arrive whole */
 			for (unsigned i = 0; i < n && i < 3; i++)
 				zmq_msg_close(&frame[i]);
 			return false;
@@ -100,7 +100,8 @@ receive_one(struct subscriber *s)
 		n++;
 	} while (!last);
 	if (n == 3 && kv_seq_decode(zmq_msg_data(&frame[1]), zmq_msg_size(&frame[1]), &seq) == 0)
-		apply_message(s->apply, s->row, seq, zmq_msg_data(&frame[2]), zmq_msg_size(&frame[2]));
+		apply_message(s->apply, s->row, seq, zmq_msg_data(&frame[2]),
+			      zmq_msg_size(&frame[2]));
 	else
 		apply_frames_bad(s->apply, s->row);
 	for (unsigned i = 0; i < n && i < 3; i++)

@@ -5,29 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORGET       0.99               /* a sample counts half after 70 others */
-#define FORGET_FAST  0.95               /* after 14, while it errs as if the engine had changed */
-#define SURPRISE     0.15               /* usual relative error that means so */
-#define NOISE        0.01               /* variance of a relative error: 10 % */
-#define CLIP         3.0                /* times the usual error */
-#define USUAL_LEAST  0.02
-#define USUAL_GAIN   0.05
-#define SHORTEST_S   0.02               /* below, errors count as if it took that long */
+#define FORGET 0.99      /* a sample counts half after 70 others */
+#define FORGET_FAST 0.95 /* after 14, while it errs as if the engine had changed */
+#define SURPRISE 0.15    /* usual relative error that means so */
+#define NOISE 0.01       /* variance of a relative error: 10 % */
+#define CLIP 3.0         /* times the usual error */
+#define USUAL_LEAST 0.02
+#define USUAL_GAIN 0.05
+#define SHORTEST_S 0.02 /* below, errors count as if it took that long */
 
 /* One unit of a scaled coefficient in its own unit: makes all of them about 1. */
 static const double unit[LEARN_FEATURES] = {
-	1e-1,                                   /* base: s */
-	1e-4,                                   /* prefill: s / token */
-	1e-9,                                   /* attention: s / token^2 */
-	1e-2,                                   /* decode: s / request */
-	1e-7,                                   /* context: s / token */
+	1e-1, /* base: s */
+	1e-4, /* prefill: s / token */
+	1e-9, /* attention: s / token^2 */
+	1e-2, /* decode: s / request */
+	1e-7, /* context: s / token */
 };
 
 static const enum coef coef_of[LEARN_FEATURES] = {
 	COEF_BASE, COEF_PREFILL, COEF_ATTENTION, COEF_DECODE, COEF_CONTEXT,
 };
 
-/* How far from the prior the truth may well lie: as far as the prior is large, and at least so much. */
+/* How far from the prior the truth may well lie: as far as the prior is large, and at least so
+ * much. */
 static const double doubt_least[LEARN_FEATURES] = {1, 3, 2, 1, 1};
 
 static void
@@ -56,7 +57,8 @@ void
 learn_resume(struct learn *l, const struct row_predictor *published, const float prior[COEF_COUNT])
 {
 	for (unsigned i = 0; i < COEF_COUNT; i++)
-		if (published->version == 0 || !(published->coef[i] >= 0) || published->coef[i] > 1e6f) {
+		if (published->version == 0 || !(published->coef[i] >= 0) ||
+		    published->coef[i] > 1e6f) {
 			begin(l, prior, prior);
 			return;
 		}
@@ -105,8 +107,12 @@ learn_sample_of(const struct journal_outcome *o, struct learn_sample *ret)
 	if (cached > prompt)
 		cached = prompt;
 	*ret = (struct learn_sample){
-		.uncached = prompt - cached, .cached = cached, .pending = o->pending,
-		.decoding = o->decoding, .context = o->context, .ttft_s = o->ttft_us / 1e6,
+		.uncached = prompt - cached,
+		.cached = cached,
+		.pending = o->pending,
+		.decoding = o->decoding,
+		.context = o->context,
+		.ttft_s = o->ttft_us / 1e6,
 		.predicted_s = o->predicted_us == UINT32_MAX ? -1 : o->predicted_us / 1e6,
 	};
 	return true;
@@ -143,7 +149,7 @@ update(struct learn *l, const double x[LEARN_FEATURES], double error)
 	}
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
 		l->theta[i] = larger(l->theta[i] + px[i] / total * error, 0);
-		for (unsigned j = 0; j <= i; j++)       /* both halves alike: stays symmetric */
+		for (unsigned j = 0; j <= i; j++) /* both halves alike: stays symmetric */
 			l->p[i][j] = l->p[j][i] = (l->p[i][j] - px[i] * px[j] / total) / forget;
 	}
 	bound_doubt(l);
@@ -158,7 +164,7 @@ learn_add(struct learn *l, const struct learn_sample *s)
 		return;
 	features(s, x);
 	weight = 1 / larger(larger(predicted, s->ttft_s), SHORTEST_S);
-	error = (s->ttft_s - predicted) * weight;       /* within -1 .. 1 */
+	error = (s->ttft_s - predicted) * weight; /* within -1 .. 1 */
 	most = CLIP * l->usual;
 	if (fabs(error) > most)
 		error = copysign(most, error);
@@ -186,7 +192,8 @@ learn_publish(struct learn *l, struct row_predictor *ret)
 	float sorted[LEARN_ERRORS];
 
 	*ret = (struct row_predictor){
-		.version = ++l->version, .samples = l->samples,
+		.version = ++l->version,
+		.samples = l->samples,
 		.state = l->samples < LEARN_READY ? PREDICTOR_CALIBRATING : PREDICTOR_READY,
 	};
 	for (unsigned i = 0; i < LEARN_FEATURES; i++)

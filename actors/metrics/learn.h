@@ -1,14 +1,15 @@
 /* actors/metrics/learn.h -- how long a worker takes, learned from what it took.
  *
- * Question   Which coefficients of rows.h (enum coef) make predict.h's formula true for this worker?
- * Model      ttft = base + prefill (u + p) + attention u (c + u / 2) + decode d + context x
- *            u, c uncached and cached prompt tokens, p prefill tokens ahead, d requests decoding, x the
- *            tokens of their prompts: as the decision saw them, u and c as the engine said.
- * Method     recursive least squares with forgetting, from a prior.  Errors count relative to the time
- *            itself (a 0.1 s answer matters as much as a 7 s one), clipped at three times their usual
- *            size, so an outlier moves little; while they stay large it forgets faster, so a lasting
- *            change gets through.  Uncertainty in a direction that no request excites never grows beyond
- *            the prior's.
+ * Question   Which coefficients of rows.h (enum coef) make predict.h's formula true for this
+ *            worker?
+ * Model      ttft = base + prefill (u + p) + attention u (c + u / 2) + decode d + context x u, c
+ *            uncached and cached prompt tokens, p prefill tokens ahead, d requests decoding, x
+ *            the tokens of their prompts: as the decision saw them, u and c as the engine said.
+ * Method     recursive least squares with forgetting, from a prior.  Errors count relative to the
+ *            time itself (a 0.1 s answer matters as much as a 7 s one), clipped at three times
+ *            their usual size, so an outlier moves little; while they stay large it forgets
+ *            faster, so a lasting change gets through.  Uncertainty in a direction that no
+ *            request excites never grows beyond the prior's.
  * Bounds     no coefficient is negative.
  * Threads    pure; one owner.   Cost: under 1 us a sample.
  */
@@ -42,7 +43,8 @@ struct learn {
 };
 
 void learn_begin(struct learn *l, const float prior[COEF_COUNT]);
-void learn_resume(struct learn *l, const struct row_predictor *published, const float prior[COEF_COUNT]);
+void learn_resume(struct learn *l, const struct row_predictor *published,
+		  const float prior[COEF_COUNT]);
 	/* Goes on from what a predecessor published; version 0: from the prior. */
 bool learn_sample_of(const struct journal_outcome *outcome, struct learn_sample *ret);
 	/* False: it teaches nothing (failed, retried, not streamed, tokens unknown). */

@@ -1,14 +1,14 @@
-/* metrics.c -- how each worker does: its own readings, its health, and what it taught us about its speed.
+/* metrics.c -- how each worker does: its readings, its health, and what it taught us of its speed.
  *
- * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients.
+ * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients
  * Hears   /metrics /health  workers      by one zactor (prober.h), every scrape interval
  *         outcomes          ingress      read from their journals
- *         verify            ingress, kvevents, policy   our tokens against the engine's
+ *         verify            policy       our tokens against the engine's
  *         segment gone rows_changed      supervisor
  * Says    engine_start      kvevents     an engine's process start time moved: its cache is empty
  *         ready failed bye  supervisor
- * Dies    readings age and coefficients stand still, both shown; decisions go on by the exact ledger.  The
- *         successor goes on from the rows.
+ * Dies    readings age and coefficients stand still, both shown; decisions go on by the exact
+ *         ledger.  The successor goes on from the rows
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,12 +21,12 @@
 #include "actors/metrics/tail.h"
 #include "actors/metrics/targets.h"
 
-#define TICK_MS       20u               /* outcomes are learned, probes sent within this */
-#define NOTES         64u               /* messages a turn */
-#define MODELS        64u               /* whose tokens are compared */
-#define DISAGREE_EACH 100u              /* one log line per so many */
+#define TICK_MS 20u        /* outcomes are learned, probes sent within this */
+#define NOTES 64u          /* messages a turn */
+#define MODELS 64u         /* whose tokens are compared */
+#define DISAGREE_EACH 100u /* one log line per so many */
 
-struct verified {                       /* our token counts of one model against the engine's */
+struct verified { /* our token counts of one model against the engine's */
 	char model[ROW_URL_MAX];
 	uint64_t agree, disagree, told;
 };
@@ -34,14 +34,14 @@ struct verified {                       /* our token counts of one model against
 struct metrics {
 	unsigned magic;
 #define METRICS_MAGIC 0x3e7121c5
-	struct pm_actor *actor;                 /* borrowed */
-	struct manifest *manifest;              /* owned */
-	struct rows rows;                       /* owned; lines 1 - 4 ours */
-	struct targets *targets;                /* owned */
-	struct tail *tail;                      /* owned */
-	struct prober *prober;                  /* owned */
-	zsock_t *notes;                         /* owned; PULL */
-	zsock_t *kvevents;                      /* owned; PUSH */
+	struct pm_actor *actor;    /* borrowed */
+	struct manifest *manifest; /* owned */
+	struct rows rows;          /* owned; lines 1 - 4 ours */
+	struct targets *targets;   /* owned */
+	struct tail *tail;         /* owned */
+	struct prober *prober;     /* owned */
+	zsock_t *notes;            /* owned; PULL */
+	zsock_t *kvevents;         /* owned; PUSH */
 	mono_ns next_run;
 	struct verified verified[MODELS];
 	unsigned n_verified;
@@ -109,7 +109,8 @@ on_verify(struct metrics *me, const struct msg_verify *m)
 	v->disagree += m->disagree;
 	if (m->disagree > 0 && v->disagree >= v->told) {
 		v->told = v->disagree + DISAGREE_EACH;
-		log_warn("tokens of model %s: ours and the engine's agree=%llu disagree=%llu; prefixes may not match",
+		log_warn("tokens of model %s: ours and the engine's agree=%llu disagree=%llu; "
+			 "prefixes may not match",
 			 log_quote(quoted, sizeof quoted, v->model, (unsigned)strlen(v->model)),
 			 (unsigned long long)v->agree, (unsigned long long)v->disagree);
 	}
@@ -128,7 +129,8 @@ on_notes(struct pm_actor *actor, void *arg)
 
 		if (n < 0)
 			break;
-		if ((size_t)n > sizeof frame || msg_unpack(frame, (size_t)n, &m) < 0 || m.id != MSG_verify)
+		if ((size_t)n > sizeof frame || msg_unpack(frame, (size_t)n, &m) < 0 ||
+		    m.id != MSG_verify)
 			count_add(&me->actor->process, COUNTER_messages_unknown, 1);
 		else
 			on_verify(me, &m.u.verify);
@@ -165,8 +167,8 @@ add_source(struct metrics *me, uint32_t index, uint32_t incarnation, int fd)
 	int r = tail_add(me->tail, incarnation, fd);
 
 	if (r < 0)
-		log_error("journal of ingress=%u.%u: %s; nothing is learned from it", index, incarnation,
-			  strerror(-r));
+		log_error("journal of ingress=%u.%u: %s; nothing is learned from it", index,
+			  incarnation, strerror(-r));
 }
 
 static void
@@ -182,7 +184,8 @@ metrics_on_message(void *priv, const struct msg *m, int fd)
 			if (load_config(me, fd) == 0)
 				look_again(me);
 			fd = -1;
-		} else if (m->u.segment.kind == SEGMENT_PROCESS && m->u.segment.role == ROLE_INGRESS) {
+		} else if (m->u.segment.kind == SEGMENT_PROCESS &&
+			   m->u.segment.role == ROLE_INGRESS) {
 			add_source(me, m->u.segment.index, m->u.segment.incarnation, fd);
 			fd = -1;
 		}
@@ -268,7 +271,7 @@ open_sockets(struct metrics *me)
 	if (zsock_bind(me->notes, "%s", endpoint) < 0)
 		return -errno;
 	zsock_set_linger(me->kvevents, 0);
-	zsock_set_immediate(me->kvevents, 1);   /* absent: dropped, not queued */
+	zsock_set_immediate(me->kvevents, 1); /* absent: dropped, not queued */
 	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "kvevents");
 	if (zsock_connect(me->kvevents, "%s", endpoint) < 0)
 		return -errno;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDLE_CONNECTION_S 4L            /* vLLM closes a kept connection after 5 s */
-#define PAGE_FIRST_BYTES  65536u
+#define IDLE_CONNECTION_S 4L /* vLLM closes a kept connection after 5 s */
+#define PAGE_FIRST_BYTES 65536u
 
 struct prober {
 	zactor_t *actor;
-	struct probe *under_way;        /* ours; the zactor knows the same by pointer */
+	struct probe *under_way; /* ours; the zactor knows the same by pointer */
 };
 
 struct probe *
@@ -98,7 +98,7 @@ call_ends(struct probe_call *c, CURLcode code)
 	if (code == CURLE_OK)
 		c->result = status == 200 ? PROBE_OK : PROBE_STATUS;
 	else if (c->result == PROBE_LARGE)
-		;                               /* on_page said so */
+		; /* on_page said so */
 	else if (code == CURLE_OPERATION_TIMEDOUT && (connects == 0 || connected_us > 0))
 		c->result = PROBE_SLOW;
 	else
@@ -186,7 +186,7 @@ hear(zsock_t *pipe, CURLM *multi)
 		int n = zmq_recv(zsock_resolve(pipe), frame, sizeof frame, ZMQ_DONTWAIT);
 
 		if (n != (int)sizeof p)
-			return true;    /* "$TERM", or the pipe is broken */
+			return true; /* "$TERM", or the pipe is broken */
 		memcpy(&p, frame, sizeof p);
 		probe_begins(pipe, multi, p);
 	}
@@ -212,7 +212,7 @@ prober_actor(zsock_t *pipe, void *arg)
 			continue;
 		curl_multi_poll(multi, &pipe_fd, 1, 1000, NULL);
 	}
-	curl_multi_cleanup(multi);      /* handles still in it are freed by prober_free */
+	curl_multi_cleanup(multi); /* handles still in it are freed by prober_free */
 }
 
 /* ---- the caller's side ---- */
@@ -241,7 +241,7 @@ prober_free(struct prober **ret)
 
 	if (!p)
 		return;
-	zactor_destroy(&p->actor);      /* from here on no thread but ours */
+	zactor_destroy(&p->actor); /* from here on no thread but ours */
 	while (p->under_way) {
 		struct probe *probe = p->under_way;
 
@@ -278,7 +278,7 @@ prober_collect(struct prober *p)
 	while (*at && *at != probe)
 		at = &(*at)->next;
 	if (!*at)
-		return NULL;            /* cannot be: only probes of ours come back */
+		return NULL; /* cannot be: only probes of ours come back */
 	*at = probe->next;
 	probe->next = NULL;
 	return probe;

@@ -1,8 +1,10 @@
 /* actors/metrics/prober.h -- HTTP to workers beside the loop: /metrics and /health, both at once.
  *
- * One zactor with a libcurl multi handle.  A probe is sent whole, comes back whole; the caller decides
+ * One zactor with a libcurl multi handle.  A probe is sent whole, comes back whole; the caller
+ *                                          decides
  * when, and has at most one under way per worker, so that a slow worker delays nobody.
- * Bounds     PROBER_CALL_MS a call, PROBER_CONNECT_MS of it to connect; a page of PROBER_PAGE_BYTES.
+ * Bounds     PROBER_CALL_MS a call, PROBER_CONNECT_MS of it to connect; a page of
+ *            PROBER_PAGE_BYTES.
  * Threads    the caller's one, and the zactor.
  */
 #pragma once
@@ -18,7 +20,7 @@
 
 enum probe_result {
 	PROBE_OK,
-	PROBE_SLOW,                             /* connected, but no answer in time: busy, perhaps */
+	PROBE_SLOW,                             /* connected, but no answer in time: perhaps busy */
 	PROBE_UNREACHABLE,                      /* refused, cut, no such host, no memory */
 	PROBE_STATUS,                           /* an answer, not 200 */
 	PROBE_LARGE,                            /* page over PROBER_PAGE_BYTES */
@@ -47,7 +49,7 @@ int prober_new(struct prober **ret);                    /* 0, -ENOMEM */
 void prober_free(struct prober **ret);                  /* cuts what is under way */
 zsock_t *prober_socket(struct prober *p);               /* readable: prober_collect has something */
 void prober_send(struct prober *p, struct probe *probe);/* takes it */
-struct probe *prober_collect(struct prober *p);         /* NULL: none; the caller's again: probe_free */
+struct probe *prober_collect(struct prober *p);         /* the caller's again; NULL: none */
 struct probe *probe_new(uint64_t serial);               /* NULL: no memory; fill in the urls */
 void probe_free(struct probe **ret);
 const char *probe_result_name(enum probe_result result);

@@ -15,7 +15,8 @@ label_u32(const struct prometheus_sample *sample, const char *name, uint32_t *re
 {
 	char text[LABEL_MAX], *end;
 
-	if (prometheus_label_get(sample, name, text, sizeof text) <= 0 || text[0] < '0' || text[0] > '9')
+	if (prometheus_label_get(sample, name, text, sizeof text) <= 0 || text[0] < '0' ||
+	    text[0] > '9')
 		return false;
 	unsigned long n = strtoul(text, &end, 10);
 
@@ -74,7 +75,8 @@ cache_config(struct scrape *s, const struct prometheus_sample *sample)
 	if (!series)
 		return;
 	label_u32(sample, "block_size", &series->block_tokens);
-	label_u32(sample, "num_gpu_blocks", &series->num_blocks);       /* "None" before the engine is up */
+	label_u32(sample, "num_gpu_blocks",
+		  &series->num_blocks); /* "None" before the engine is up */
 }
 
 static void
@@ -83,7 +85,8 @@ sleep_state(struct scrape *s, const struct prometheus_sample *sample)
 	struct scrape_series *series;
 	char state[LABEL_MAX];
 
-	if (!sample->finite || prometheus_label_get(sample, "sleep_state", state, sizeof state) <= 0 ||
+	if (!sample->finite ||
+	    prometheus_label_get(sample, "sleep_state", state, sizeof state) <= 0 ||
 	    strcmp(state, "awake") != 0 || !(series = series_of(s, sample)))
 		return;
 	series->asleep = sample->value == 0;
@@ -126,7 +129,7 @@ scrape_page(const char *page, size_t len, struct scrape *ret)
 struct sum {
 	double value;
 	unsigned n;
-	bool bad;                               /* one part is unknown, so the whole is */
+	bool bad; /* one part is unknown, so the whole is */
 };
 
 static struct sum
@@ -165,7 +168,8 @@ count_known(struct sum sum, uint32_t bit, uint32_t *ret_known, uint32_t *ret_val
 }
 
 void
-scrape_reading(const struct scrape *s, uint16_t rank, uint32_t ranks, struct row_reading *ret, bool *ret_asleep)
+scrape_reading(const struct scrape *s, uint16_t rank, uint32_t ranks, struct row_reading *ret,
+	       bool *ret_asleep)
 {
 	struct sum kv = sum_of(s, rank, ranks, SCRAPE_KV);
 
@@ -173,8 +177,10 @@ scrape_reading(const struct scrape *s, uint16_t rank, uint32_t ranks, struct row
 		kv = sum_of(s, rank, ranks, SCRAPE_KV_OLD);
 	ret->known = 0;
 	*ret_asleep = false;
-	count_known(sum_of(s, rank, ranks, SCRAPE_WAITING), KNOWN_WAITING, &ret->known, &ret->waiting);
-	count_known(sum_of(s, rank, ranks, SCRAPE_RUNNING), KNOWN_RUNNING, &ret->known, &ret->running);
+	count_known(sum_of(s, rank, ranks, SCRAPE_WAITING), KNOWN_WAITING, &ret->known,
+		    &ret->waiting);
+	count_known(sum_of(s, rank, ranks, SCRAPE_RUNNING), KNOWN_RUNNING, &ret->known,
+		    &ret->running);
 	if (kv.n > 0 && !kv.bad) {
 		double mean = kv.value / kv.n;
 

@@ -1,15 +1,17 @@
 /* actors/metrics/scrape.h -- one metrics page of a vLLM worker to what its rows show.
  *
- * Names      exact: vllm:num_requests_waiting is not vllm:num_requests_waiting_by_reason.  KV usage is
- *            vllm:kv_cache_usage_perc, before 0.9.2 vllm:gpu_cache_usage_perc.  Block size and count
- *            are labels of vllm:cache_config_info.  process_start_time_seconds: the engine's life.
- * Ranks      label engine = data-parallel rank.  A row of its own per rank takes its engine's series;
- *            one row for all sums waiting and running and takes the mean of the KV usage.
+ * Names      exact: vllm:num_requests_waiting is not vllm:num_requests_waiting_by_reason.  KV
+ *            usage is vllm:kv_cache_usage_perc, before 0.9.2 vllm:gpu_cache_usage_perc.  Block
+ *            size and count are labels of vllm:cache_config_info.  process_start_time_seconds:
+ *            the engine's life.
+ * Ranks      label engine = data-parallel rank.  A row of its own per rank takes its engine's
+ *            series; one row for all sums waiting and running and takes the mean of the KV usage.
  * Processes  series that differ in their pid only are the same gauge, written by one of several API
  *            servers: the largest counts.  The same series twice: the last counts.
- * Unknown    what is missing, NaN or infinite is unknown, never zero; one such sample costs no other.
- * Threads    pure.   Cost: 100 ns a sample.   Nothing is allocated; pages above SCRAPE_SERIES kinds of
- *            {engine, model} are read in part and say so.
+ * Unknown    what is missing, NaN or infinite is unknown, never zero; one such sample costs no
+ *            other.
+ * Threads    pure.   Cost: 100 ns a sample.   Nothing is allocated; pages above SCRAPE_SERIES
+ *            kinds of {engine, model} are read in part and say so.
  */
 #pragma once
 #include <stdbool.h>
@@ -35,7 +37,7 @@ struct scrape {
 	struct scrape_series series[SCRAPE_SERIES];
 	wall_ns start;                          /* 0 unknown */
 	size_t samples, failed;                 /* lines read, lines that could not be */
-	bool truncated;                         /* page ends in mid-line, or too many kinds of series */
+	bool truncated;                         /* page ends in mid-line, or has too many series */
 };
 
 void scrape_page(const char *page, size_t len, struct scrape *ret);

@@ -10,22 +10,22 @@
 
 struct source {
 	uint32_t incarnation;
-	struct process_segment process;         /* owned; read-only */
+	struct process_segment process; /* owned; read-only */
 	uint64_t position;
 };
 
-struct pupil {                          /* one row */
+struct pupil { /* one row */
 	struct learn learn;
-	uint32_t row_gen;                       /* 0: none */
+	uint32_t row_gen; /* 0: none */
 	bool changed;
 };
 
 struct tail {
-	struct rows *rows;                      /* borrowed */
-	struct process_segment *process;        /* borrowed */
-	struct source *source;                  /* owned */
+	struct rows *rows;               /* borrowed */
+	struct process_segment *process; /* borrowed */
+	struct source *source;           /* owned */
 	unsigned n, cap;
-	struct pupil *pupil;                    /* owned; by row id */
+	struct pupil *pupil; /* owned; by row id */
 	union {
 		struct journal_record record;
 		char bytes[JOURNAL_RECORD_MAX];
@@ -81,9 +81,12 @@ static void
 row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
 {
 	const float prior[COEF_COUNT] = {
-		[COEF_BASE] = (float)set->prior.base_s, [COEF_PREFILL] = (float)set->prior.prefill_s,
-		[COEF_ATTENTION] = (float)set->prior.attention_s, [COEF_DECODE] = (float)set->prior.decode_s,
-		[COEF_CONTEXT] = (float)set->prior.context_s, [COEF_STEP] = (float)set->prior.step_s,
+		[COEF_BASE] = (float)set->prior.base_s,
+		[COEF_PREFILL] = (float)set->prior.prefill_s,
+		[COEF_ATTENTION] = (float)set->prior.attention_s,
+		[COEF_DECODE] = (float)set->prior.decode_s,
+		[COEF_CONTEXT] = (float)set->prior.context_s,
+		[COEF_STEP] = (float)set->prior.step_s,
 	};
 	struct row *row = &t->rows->row[id];
 	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
@@ -165,10 +168,11 @@ read_source(struct tail *t, struct source *s, unsigned most)
 	unsigned n = 0;
 	int r;
 
-	while (n < most && (r = journal_read(&s->process.journal, &s->position, &t->buf, sizeof t->buf, &lost)) != 0) {
+	while (n < most && (r = journal_read(&s->process.journal, &s->position, &t->buf,
+					     sizeof t->buf, &lost)) != 0) {
 		n++;
 		if (r < 0) {
-			lost += JOURNAL_ALIGN;  /* moved to the head: at least this one */
+			lost += JOURNAL_ALIGN; /* moved to the head: at least this one */
 			break;
 		}
 		if (t->buf.record.kind == JOURNAL_OUTCOME &&
@@ -183,8 +187,9 @@ read_source(struct tail *t, struct source *s, unsigned most)
 	if (lost > 0)
 		count_add(t->process, COUNTER_outcomes_overwritten,
 			  (lost + sizeof(struct journal_record) + sizeof(struct journal_outcome)) /
-			  ((sizeof(struct journal_record) + sizeof(struct journal_outcome) + JOURNAL_ALIGN - 1) /
-			   JOURNAL_ALIGN * JOURNAL_ALIGN));
+				  ((sizeof(struct journal_record) + sizeof(struct journal_outcome) +
+				    JOURNAL_ALIGN - 1) /
+				   JOURNAL_ALIGN * JOURNAL_ALIGN));
 	return n;
 }
 
@@ -199,8 +204,8 @@ publish_changed(struct tail *t)
 			continue;
 		publish(t, (uint16_t)i);
 		if (was_ready && p->learn.samples < LEARN_READY + 4)
-			log_info("predictor row=%u member=%.63s ready samples=%u", i, t->rows->text[i].member,
-				 p->learn.samples);
+			log_info("predictor row=%u member=%.63s ready samples=%u", i,
+				 t->rows->text[i].member, p->learn.samples);
 	}
 }
 

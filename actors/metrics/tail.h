@@ -1,8 +1,10 @@
 /* actors/metrics/tail.h -- follows the ingresses' journals and lets every row's predictor learn.
  *
  * Writers    lines 3 - 4 of the rows, sole.
- * Bounds     TAIL_RECORDS a call; a ring that wrapped is counted (outcomes_overwritten) and gone on from.
- * Restart    goes on from the coefficients in the rows; outcomes still in the rings are learned again.
+ * Bounds     TAIL_RECORDS a call; a ring that wrapped is counted (outcomes_overwritten) and gone
+ *            on from.
+ * Restart    goes on from the coefficients in the rows; outcomes still in the rings are learned
+ *            again.
  * Threads    the loop's.
  */
 #pragma once

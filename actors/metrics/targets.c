@@ -8,11 +8,11 @@
 
 #include "actors/common/log.h"
 
-#define RUN_MOST_NS 100000000ull        /* targets_run is asked at least so often */
+#define RUN_MOST_NS 100000000ull /* targets_run is asked at least so often */
 
 struct target {
 	uint64_t serial;
-	char address[MANIFEST_HOST_MAX + 16];   /* host:port */
+	char address[MANIFEST_HOST_MAX + 16]; /* host:port */
 	char metrics_path[MANIFEST_PATH_MAX + 1], health_path[MANIFEST_PATH_MAX + 1];
 	uint64_t interval_ns;
 	mono_ns due;
@@ -20,20 +20,20 @@ struct target {
 	struct health health;
 	uint32_t pages_missed;
 	bool asleep;
-	uint16_t *row;                          /* owned */
+	uint16_t *row; /* owned */
 	unsigned n_rows;
 };
 
 struct targets {
-	struct rows *rows;                      /* borrowed */
-	struct process_segment *process;        /* borrowed */
+	struct rows *rows;               /* borrowed */
+	struct process_segment *process; /* borrowed */
 	targets_start_f *on_start;
 	void *arg;
-	struct target *target;                  /* owned */
+	struct target *target; /* owned */
 	unsigned n;
 	uint64_t next_serial;
-	uint32_t *row_gen;                      /* owned; by row: whose reading its lines hold */
-	struct scrape scrape;                   /* scratch */
+	uint32_t *row_gen;    /* owned; by row: whose reading its lines hold */
+	struct scrape scrape; /* scratch */
 };
 
 /* ---- health ---- */
@@ -60,7 +60,8 @@ health_note(struct health *h, enum probe_result health, enum probe_result metric
 /* ---- the set ---- */
 
 int
-targets_new(struct targets **ret, struct rows *rows, struct process_segment *process, targets_start_f *f, void *arg)
+targets_new(struct targets **ret, struct rows *rows, struct process_segment *process,
+	    targets_start_f *f, void *arg)
 {
 	struct targets *t = calloc(1, sizeof *t);
 
@@ -101,7 +102,8 @@ targets_free(struct targets **ret)
 static bool
 same_target(const struct target *a, const struct target *b)
 {
-	return strcmp(a->address, b->address) == 0 && strcmp(a->metrics_path, b->metrics_path) == 0 &&
+	return strcmp(a->address, b->address) == 0 &&
+	       strcmp(a->metrics_path, b->metrics_path) == 0 &&
 	       strcmp(a->health_path, b->health_path) == 0;
 }
 
@@ -115,13 +117,15 @@ target_find(struct target *target, unsigned n, const struct target *like)
 }
 
 static void
-target_fill(struct target *to, const struct manifest *manifest, const struct manifest_member *member)
+target_fill(struct target *to, const struct manifest *manifest,
+	    const struct manifest_member *member)
 {
 	const struct manifest_set *set = &manifest->sets[member->set];
 
 	*to = (struct target){.interval_ns = set->scrape_interval_ns};
-	snprintf(to->address, sizeof to->address, strchr(member->url.host, ':') ? "[%s]:%u" : "%s:%u",
-		 member->url.host, member->url.port);
+	snprintf(to->address, sizeof to->address,
+		 strchr(member->url.host, ':') ? "[%s]:%u" : "%s:%u", member->url.host,
+		 member->url.port);
 	memcpy(to->metrics_path, set->metrics_path, sizeof to->metrics_path);
 	memcpy(to->health_path, set->health_path, sizeof to->health_path);
 }
@@ -182,7 +186,7 @@ targets_set(struct targets *t, const struct manifest *manifest)
 
 		fresh[i].row = shrunk ? shrunk : fresh[i].row;
 		fresh[i].serial = old ? old->serial : ++t->next_serial;
-		fresh[i].due = old ? old->due : 0;      /* new: at once, then spread over the interval */
+		fresh[i].due = old ? old->due : 0; /* new: at once, then spread over the interval */
 		if (old) {
 			fresh[i].under_way = old->under_way;
 			fresh[i].health = old->health;
@@ -225,7 +229,7 @@ targets_run(struct targets *t, struct prober *prober, mono_ns now)
 		if (target->due <= now && !target->under_way) {
 			probe_start(target, prober);
 			target->due += target->interval_ns;
-			if (target->due <= now)         /* late: no burst to catch up */
+			if (target->due <= now) /* late: no burst to catch up */
 				target->due = now + target->interval_ns / t->n * (i + 1);
 		}
 		if (!target->under_way && target->due < next)
@@ -254,14 +258,16 @@ log_change(const struct target *target, enum row_health was, const struct probe_
 	if (is == HEALTH_UP)
 		log_info("worker %s: %s -> up", target->address, health_name(was));
 	else
-		log_warn("worker %s: %s -> %s; health: %s status=%u misses=%u slow=%u%s", target->address,
-			 health_name(was), health_name(is), probe_result_name(health->result), health->status,
-			 target->health.misses, target->health.slow, target->asleep ? " asleep" : "");
+		log_warn("worker %s: %s -> %s; health: %s status=%u misses=%u slow=%u%s",
+			 target->address, health_name(was), health_name(is),
+			 probe_result_name(health->result), health->status, target->health.misses,
+			 target->health.slow, target->asleep ? " asleep" : "");
 }
 
 /* Values that the page did not say are gone from `known`; their age is the page's. */
 static void
-row_write(struct targets *t, struct target *target, uint16_t id, const struct scrape *page, mono_ns answered)
+row_write(struct targets *t, struct target *target, uint16_t id, const struct scrape *page,
+	  mono_ns answered)
 {
 	struct row *row = &t->rows->row[id];
 	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
@@ -270,7 +276,7 @@ row_write(struct targets *t, struct target *target, uint16_t id, const struct sc
 	bool asleep, knew;
 
 	if (row_gen != t->row_gen[id])
-		return;                 /* re-added: targets_set will begin it anew */
+		return; /* re-added: targets_set will begin it anew */
 	row_reading_read(row, &reading);
 	knew = (reading.known & KNOWN_ENGINE_START) != 0;
 	before = row_reading_start(&reading);
@@ -279,7 +285,7 @@ row_write(struct targets *t, struct target *target, uint16_t id, const struct sc
 		reading.sampled_lo = (uint32_t)answered;
 		reading.sampled_hi = (uint32_t)(answered >> 32);
 	} else if (target->pages_missed >= TARGET_FORGET) {
-		reading.known &= KNOWN_ENGINE_START | KNOWN_BLOCK_TOKENS;       /* what does not age */
+		reading.known &= KNOWN_ENGINE_START | KNOWN_BLOCK_TOKENS; /* what does not age */
 	}
 	reading.health = (uint32_t)target->health.state;
 	reading.misses = target->health.misses + target->health.slow;
@@ -319,8 +325,10 @@ target_result(struct targets *t, struct target *target, struct probe *p)
 	} else {
 		if (++target->pages_missed == TARGET_FORGET)
 			log_warn("metrics of %s: %s status=%u, %u times; its load is unknown now",
-				 target->address, metrics->result == PROBE_OK ? "no samples" :
-				 probe_result_name(metrics->result), metrics->status, TARGET_FORGET);
+				 target->address,
+				 metrics->result == PROBE_OK ? "no samples"
+							     : probe_result_name(metrics->result),
+				 metrics->status, TARGET_FORGET);
 		count_add(t->process, COUNTER_scrape_failures, 1);
 	}
 	health_note(&target->health, health->result, metrics->result, target->asleep);

@@ -6,8 +6,8 @@
 #include "actors/metrics/learn.h"
 
 static const float prior[COEF_COUNT] = {
-	[COEF_BASE] = .02f, [COEF_PREFILL] = 1e-4f, [COEF_ATTENTION] = 1e-9f, [COEF_DECODE] = 1e-4f,
-	[COEF_STEP] = .003f,
+	[COEF_BASE] = .02f,    [COEF_PREFILL] = 1e-4f, [COEF_ATTENTION] = 1e-9f,
+	[COEF_DECODE] = 1e-4f, [COEF_STEP] = .003f,
 };
 
 static uint64_t state;
@@ -19,8 +19,8 @@ draw(double below)
 	return (double)(state >> 11) / 9007199254740992.0 * below;
 }
 
-/* An L40S with a 27B model in FP8, step by step: budget of 2,048 tokens, the weights read once a step,
- * attention over what is before, decodes beside us. */
+/* An L40S with a 27B model in FP8, step by step: budget of 2,048 tokens, the weights read once a
+ * step, attention over what is before, decodes beside us. */
 static double
 engine_ttft(const struct learn_sample *s)
 {
@@ -39,7 +39,8 @@ engine_ttft(const struct learn_sample *s)
 			A += m * (start + m / 2);
 			start += m;
 		}
-		t += t_o + fmax(t_w, a * (n + m + s->decoding)) + q * A + e * s->context + d * s->decoding;
+		t += t_o + fmax(t_w, a * (n + m + s->decoding)) + q * A + e * s->context +
+		     d * s->decoding;
 	}
 	return t;
 }
@@ -108,7 +109,8 @@ Test(learn, finds_the_times_of_the_fitted_engine_within_5_percent_after_200_requ
 		state = seed;
 		learn_begin(&l, prior);
 		teach(&l, 200, .1);
-		cr_assert_lt(error_of(&l), .05, "seed %lu: %.3f", (unsigned long)seed, error_of(&l));
+		cr_assert_lt(error_of(&l), .05, "seed %lu: %.3f", (unsigned long)seed,
+			     error_of(&l));
 	}
 }
 
@@ -128,7 +130,8 @@ Test(learn, finds_them_when_all_times_are_twenty_times_shorter)
 		struct learn_sample s = traffic(0);
 
 		if (s.uncached > 2000)
-			cr_assert_float_eq(learn_predict(&l, &s), s.ttft_s / 20, .1 * s.ttft_s / 20);
+			cr_assert_float_eq(learn_predict(&l, &s), s.ttft_s / 20,
+					   .1 * s.ttft_s / 20);
 	}
 }
 
@@ -147,7 +150,7 @@ Test(learn, an_outlier_moves_it_little_and_a_lasting_change_gets_through)
 	learn_add(&l, &s);
 	moved = fabs(learn_predict(&l, &probe) - before) / before;
 	cr_assert_lt(moved, .05, "moved by %.3f", moved);
-	for (unsigned i = 0; i < 200; i++) {    /* now it is twice as slow */
+	for (unsigned i = 0; i < 200; i++) { /* now it is twice as slow */
 		s = traffic(.05);
 		s.ttft_s *= 2;
 		learn_add(&l, &s);
@@ -164,20 +167,26 @@ Test(learn, no_coefficient_is_negative_or_unbounded_whatever_it_is_taught)
 	learn_begin(&l, prior);
 	for (unsigned i = 0; i < 5000; i++) {
 		struct learn_sample s = {
-			.uncached = draw(1e5), .cached = draw(1e5), .pending = draw(1e6), .decoding = draw(500),
-			.context = draw(1e7), .ttft_s = i % 3 ? draw(1e-3) : draw(1e4), .predicted_s = draw(10),
+			.uncached = draw(1e5),
+			.cached = draw(1e5),
+			.pending = draw(1e6),
+			.decoding = draw(500),
+			.context = draw(1e7),
+			.ttft_s = i % 3 ? draw(1e-3) : draw(1e4),
+			.predicted_s = draw(10),
 		};
 
 		learn_add(&l, &s);
 		learn_publish(&l, &published);
 		for (unsigned k = 0; k < COEF_COUNT; k++)
-			cr_assert(published.coef[k] >= 0 && published.coef[k] < 1e6f, "coef %u is %g", k,
-				  (double)published.coef[k]);
+			cr_assert(published.coef[k] >= 0 && published.coef[k] < 1e6f,
+				  "coef %u is %g", k, (double)published.coef[k]);
 	}
 	cr_assert(isfinite(published.err_p50) && published.err_p50 <= published.err_p90);
 }
 
-/* The same request over and over says nothing of what it does not vary: that must not drift away. */
+/* The same request over and over says nothing of what it does not vary: that must not drift away.
+ */
 static void
 monotonous(struct learn *l, unsigned n)
 {
@@ -262,8 +271,17 @@ Test(learn, errors_are_those_of_the_predictions_that_were_made)
 Test(learn, only_whole_streamed_first_attempts_teach)
 {
 	const struct journal_outcome good = {
-		.status = 200, .attempts = 1, .ttft_us = 500000, .prompt = 1000, .cached = 400, .our_prompt = 999,
-		.our_cached = 1, .pending = 7, .decoding = 2, .context = 30, .predicted_us = 400000,
+		.status = 200,
+		.attempts = 1,
+		.ttft_us = 500000,
+		.prompt = 1000,
+		.cached = 400,
+		.our_prompt = 999,
+		.our_cached = 1,
+		.pending = 7,
+		.decoding = 2,
+		.context = 30,
+		.predicted_us = 400000,
 	};
 	struct journal_outcome o = good;
 	struct learn_sample s;

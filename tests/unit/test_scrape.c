@@ -63,7 +63,8 @@ Test(scrape, a_row_per_rank_shows_its_own_engine)
 	cr_assert_eq(reading(s, 0, 2).running, 1);
 	cr_assert_eq(reading(s, 1, 2).waiting, 12);
 	cr_assert_float_eq(reading(s, 1, 2).kv_usage, .9, 1e-6);
-	cr_assert_eq(reading(s, 2, 3).known & KNOWN_WAITING, 0, "an absent rank is unknown, not idle");
+	cr_assert_eq(reading(s, 2, 3).known & KNOWN_WAITING, 0,
+		     "an absent rank is unknown, not idle");
 }
 
 Test(scrape, of_api_servers_that_differ_in_pid_the_largest_counts)
@@ -87,7 +88,8 @@ Test(scrape, what_is_no_number_is_unknown_and_costs_no_other)
 Test(scrape, one_rank_without_a_number_makes_the_sum_unknown)
 {
 	struct row_reading r = reading(page("vllm:num_requests_waiting{engine=\"0\"} 3\n"
-					    "vllm:num_requests_waiting{engine=\"1\"} NaN\n"), 0, 1);
+					    "vllm:num_requests_waiting{engine=\"1\"} NaN\n"),
+				       0, 1);
 
 	cr_assert_not(r.known & KNOWN_WAITING);
 }
@@ -99,8 +101,10 @@ Test(scrape, repeated_comments_and_series_are_fine_and_the_last_counts)
 
 Test(scrape, names_match_exactly)
 {
-	struct row_reading r = reading(page("vllm:num_requests_waiting_by_reason{engine=\"0\",reason=\"deferred\"} 7\n"
-					    "vllm:num_requests_running_total 9\n"), 0, 1);
+	struct row_reading r = reading(
+		page("vllm:num_requests_waiting_by_reason{engine=\"0\",reason=\"deferred\"} 7\n"
+		     "vllm:num_requests_running_total 9\n"),
+		0, 1);
 
 	cr_assert_eq(r.known, 0);
 }
@@ -108,7 +112,8 @@ Test(scrape, names_match_exactly)
 Test(scrape, the_new_name_of_kv_usage_goes_before_the_old)
 {
 	struct row_reading r = reading(page("vllm:gpu_cache_usage_perc{engine=\"0\"} 0.9\n"
-					    "vllm:kv_cache_usage_perc{engine=\"0\"} 0.25\n"), 0, 1);
+					    "vllm:kv_cache_usage_perc{engine=\"0\"} 0.25\n"),
+				       0, 1);
 
 	cr_assert_float_eq(r.kv_usage, .25, 1e-6);
 	r = reading(page("vllm:gpu_cache_usage_perc{engine=\"0\"} 0.9\n"), 0, 1);
@@ -117,8 +122,10 @@ Test(scrape, the_new_name_of_kv_usage_goes_before_the_old)
 
 Test(scrape, a_cache_that_is_not_sized_yet_is_unknown)
 {
-	struct row_reading r = reading(page("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\","
-					    "engine=\"0\"} 1\n"), 0, 1);
+	struct row_reading r =
+		reading(page("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\","
+			     "engine=\"0\"} 1\n"),
+			0, 1);
 
 	cr_assert(r.known & KNOWN_BLOCK_TOKENS);
 	cr_assert_eq(r.block_tokens, 16);
@@ -130,18 +137,23 @@ Test(scrape, a_sleeping_engine_says_so)
 	struct row_reading r = {0};
 	bool asleep;
 
-	scrape_reading(page("vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 0\n"
-			    "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"discard_all\"} 1\n"), 0, 1, &r, &asleep);
+	scrape_reading(
+		page("vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 0\n"
+		     "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"discard_all\"} 1\n"),
+		0, 1, &r, &asleep);
 	cr_assert(asleep);
-	scrape_reading(page("vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 1\n"
-			    "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"discard_all\"} 0\n"), 0, 1, &r, &asleep);
+	scrape_reading(
+		page("vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 1\n"
+		     "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"discard_all\"} 0\n"),
+		0, 1, &r, &asleep);
 	cr_assert_not(asleep);
 }
 
 Test(scrape, pages_of_every_vllm_in_the_field_are_read)
 {
 	static const char *const pages[] = {
-		"metrics/vllm_v0.9.0.prom", "metrics/vllm_main_2026-08.prom",
+		"metrics/vllm_v0.9.0.prom",
+		"metrics/vllm_main_2026-08.prom",
 		"metrics/vllm_rust_frontend_2026-08.openmetrics",
 	};
 	const uint32_t all = KNOWN_WAITING | KNOWN_RUNNING | KNOWN_KV_USAGE;
@@ -151,7 +163,7 @@ Test(scrape, pages_of_every_vllm_in_the_field_are_read)
 
 		cr_assert_eq(r.known & all, all, "%s knows 0x%x", pages[i], r.known);
 		cr_assert_eq(scraped.failed, 0, "%s", pages[i]);
-		if (!strstr(pages[i], "rust"))  /* that one has no cache_config_info */
+		if (!strstr(pages[i], "rust")) /* that one has no cache_config_info */
 			cr_assert(r.known & KNOWN_BLOCK_TOKENS, "%s", pages[i]);
 	}
 }
@@ -162,7 +174,8 @@ Test(scrape, a_page_with_too_many_series_says_that_it_is_read_in_part)
 	size_t n = 0;
 
 	for (unsigned i = 0; i < SCRAPE_SERIES + 10; i++)
-		n += (size_t)snprintf(text + n, sizeof text - n, "vllm:num_requests_waiting{engine=\"%u\"} 1\n", i);
+		n += (size_t)snprintf(text + n, sizeof text - n,
+				      "vllm:num_requests_waiting{engine=\"%u\"} 1\n", i);
 	cr_assert(page(text)->truncated);
 	cr_assert_eq(reading(&scraped, 0, 1).waiting, SCRAPE_SERIES);
 }
