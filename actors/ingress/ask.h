@@ -26,7 +26,7 @@
 #include "shm/process.h"
 #include "shm/slot.h"
 
-#define ASK_POLICIES    16u             /* processes known at once: two generations and their dead */
+#define ASK_POLICIES    16u             /* processes known at once, with the dead */
 #define ASK_ABSENT_NS   5000000000ull   /* no policy process for so long: 503 policy_absent */
 #define ASK_DEATHS_MAX  2u              /* unanswered in so many deaths: policy_crash */
 
