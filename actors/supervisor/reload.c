@@ -233,9 +233,8 @@ on_policy_gone(struct reload *m, mono_ns now, struct reload_policy *p)
 	if (was_asked && m->old != 0 && !m->rolling_back &&
 	    (m->state == RELOAD_PROBATION || m->state == RELOAD_SWITCHING)) {
 		m->deaths++;
-		if (m->deaths >= 2 ||
-		    (m->state == RELOAD_SWITCHING && count_useful(m, m->generation) == 0))
-			roll_back(m, now);      /* rule 6 */
+		if (m->deaths >= 2)
+			roll_back(m, now);      /* rule 7 */
 	}
 	if (count_useful(m, m->generation) == 0 && m->respawn_ns > now + BACKOFF_NONE_NS)
 		m->respawn_ns = now + BACKOFF_NONE_NS;
@@ -249,6 +248,8 @@ on_active(struct reload *m, mono_ns now, struct reload_ingress *in, uint32_t pol
 	uint32_t before = in->asking;
 
 	in->asking = policy;
+	if (policy == in->told)
+		in->perhaps = 0;        /* in order: whatever it did before is known by now */
 	if (p)
 		p->asked = true;
 	if (in->standby == policy)
@@ -322,7 +323,10 @@ load(struct reload *m, mono_ns now, struct reload_actions *ret)
 		want_set(m, now, p);
 		return;
 	}
-	if (!some)
+	if (!some && m->loads < 1 + m->next_settings.standby) {
+		m->loads++;             /* it died without saying why: perhaps not its fault */
+		spawn(m, now, m->next, ret);
+	} else if (!some)
 		refuse(m, now, "its policy processes died while loading", ret);
 	else if (now > m->loading_ns + m->next_settings.load_deadline_ns + REACH_DEADLINE_NS)
 		refuse(m, now, "not every ingress could reach its policy process", ret);
@@ -345,9 +349,16 @@ choose(struct reload *m, mono_ns now)
 		if (!alive(p) || !p->ready || p->draining || p->opened ||
 		    p->generation != m->generation || (p->asked && m->rolling_back))
 			continue;
-		for (unsigned k = 0; k < RELOAD_INGRESSES; k++)
-			if (m->ingress[k].incarnation && m->ingress[k].standby == p->incarnation)
+		bool perhaps = false;
+		for (unsigned k = 0; k < RELOAD_INGRESSES; k++) {
+			const struct reload_ingress *in = &m->ingress[k];
+
+			if (in->incarnation && in->standby == p->incarnation)
 				told = 1;
+			perhaps |= in->incarnation && in->perhaps == p->incarnation;
+		}
+		if (perhaps)
+			continue;       /* asked and closed before it heard ACTIVATE? its word will tell */
 		rank += (p->asked ? 8u : 0u) + 4u * told + (reached_by_all(m, p) ? 2u : 0u);
 		if (!best || rank > best_rank ||
 		    (rank == best_rank && p->incarnation < best->incarnation)) {
@@ -375,6 +386,8 @@ tell(struct reload *m, mono_ns now, struct reload_actions *ret)
 		in->told = m->want;
 		in->told_ns = now;
 		in->by_itself = false;
+		if (in->standby)
+			in->perhaps = in->standby;
 		in->standby = 0;
 		act(ret, (struct reload_action){.type = RELOAD_DO_ACTIVATE,
 						.ingress = in->incarnation,
@@ -440,6 +453,22 @@ end_probation(struct reload *m, struct reload_actions *ret)
 	act(ret, (struct reload_action){.type = RELOAD_DO_SETTLED, .generation = m->serving});
 }
 
+/* Is a switch still costing requests something?  What can wait does not compete with it for the CPU. */
+static bool
+switching_over(struct reload *m)
+{
+	const struct reload_policy *want = policy_find(m, m->want);
+
+	if (!want || !alive(want))
+		return true;            /* nobody is asked: nothing is more urgent than a successor */
+	if (m->state == RELOAD_LOADING || m->state == RELOAD_SWITCHING)
+		return false;
+	for (unsigned i = 0; i < RELOAD_POLICIES; i++)
+		if (alive(&m->policy[i]) && m->policy[i].draining && m->policy[i].asked)
+			return false;
+	return true;
+}
+
 /* Whoever has no part any more goes. */
 static void
 retire(struct reload *m, mono_ns now, struct reload_actions *ret)
@@ -453,8 +482,9 @@ retire(struct reload *m, mono_ns now, struct reload_actions *ret)
 
 		if (!alive(p) || p->draining || p->incarnation == m->want)
 			continue;
-		if (p->asked || (p->generation != m->generation && p->generation != m->next &&
-				 p->generation != m->old))
+		if (p->asked ||
+		    (p->generation != m->generation && p->generation != m->next &&
+		     p->generation != m->old && switching_over(m)))
 			drain_policy(p, now, ret);
 	}
 }
@@ -503,9 +533,13 @@ respawn(struct reload *m, mono_ns now, struct reload_actions *ret)
 	/* While a killed one is not dead yet, ingresses may be moving to its standby. */
 	if (m->generation == 0 || now < m->respawn_ns || (want && !alive(want)))
 		return;
-	while (count_useful(m, m->generation) < 1 + m->settings.standby)
+	while (count_useful(m, m->generation) < 1 + m->settings.standby) {
+		/* Of a first start or after a death all at once; of a reload the standby comes last. */
+		if (m->serving != 0 && !switching_over(m))
+			break;
 		if (!spawn(m, now, m->generation, ret))
 			break;
+	}
 }
 
 static void
@@ -531,8 +565,8 @@ apply(struct reload *m, mono_ns now, const struct reload_event *event, struct re
 		}
 		m->next = event->generation;
 		m->loading_ns = now;
-		for (unsigned i = 0; i < 1 + event->settings.standby; i++)
-			spawn(m, now, m->next, ret);
+		m->loads = 1;
+		spawn(m, now, m->next, ret);
 		break;
 	case RELOAD_NOT_LOADED:
 		if (m->state == RELOAD_LOADING)

@@ -20,8 +20,10 @@
  *    killed.
  *  5 A reload wanted while one is under way is served afterwards, once; in probation it ends the
  *    probation as success.
- *  6 Rollback only in probation, or when every process of the new generation died while
- *    switching.
+ *  6 A reload starts one process; its standby comes, and the old standby goes, when the old asked
+ *    process has ended: on few cores each start beside a switch is felt by requests.
+ *  7 Rollback only when a second asked process of the new generation died while switching or in
+ *    probation.
  *
  * Incarnations are given here: every process of a run takes the next one.
  * Threads    one.  Cost: microseconds; runs at births, deaths, reloads and a tick.
@@ -101,6 +103,8 @@ struct reload_ingress {
 	uint32_t asking;                        /* policy it acknowledged last; 0 none */
 	uint32_t told;                          /* policy it is to ask */
 	uint32_t standby;                       /* policy it moves to by itself; 0 none */
+	uint32_t perhaps;                       /* its standby when ACTIVATE was said: it may have moved there
+						 * and away again before it heard; 0 once it answered */
 	bool by_itself;                         /* told moved on without ACTIVATE */
 	bool killed;
 	mono_ns ready_ns, told_ns;
@@ -116,6 +120,7 @@ struct reload {
 	uint32_t old;                           /* SWITCHING, PROBATION: to roll back to; 0 none */
 	uint32_t want;                          /* policy to ask; 0: nobody is there */
 	bool settled;                           /* want was acknowledged by all and opened */
+	unsigned loads;                         /* processes started for `next` */
 	unsigned deaths;                        /* of asked processes since the switch */
 	struct reload_settings settings, next_settings, old_settings;
 	mono_ns loading_ns, want_ns, probation_until_ns;
