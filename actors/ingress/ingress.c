@@ -157,23 +157,25 @@ settle_manifest(struct ingress *in)
 }
 
 static void
-on_config(struct ingress *in, int fd)
+on_settings(void *arg, int result)
 {
-	struct yaml_errors errs = {0};
-	struct manifest *m = NULL;
-	uint32_t gen = 0;
-	int r = config_load(fd, &m, &gen, &errs);
+	struct ingress *in = arg;
+	struct manifest *m;
+	uint32_t gen;
+	int error;
 
-	yaml_errors_free(&errs);
-	if (r < 0) {
-		log_error("new configuration not readable: %s; the settings in force stay",
-			  strerror(-r));
-		return;
+	(void)result;
+	while (settings_take(&in->settings, &m, &gen, &error)) {
+		if (error < 0) {
+			log_error("new configuration not readable: %s; the settings in force stay",
+				  strerror(-error));
+			continue;
+		}
+		manifest_free(&in->next_manifest);
+		in->next_manifest = m;
+		in->next_gen = gen;
+		settle_manifest(in);
 	}
-	manifest_free(&in->next_manifest);
-	in->next_manifest = m;
-	in->next_gen = gen;
-	settle_manifest(in);
 }
 
 /* --- listening ---------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ on_message(struct ingress *in, const struct msg *m, int fd)
 		break;
 	case MSG_segment:
 		if (m->u.segment.kind == SEGMENT_CONFIG && fd >= 0) {
-			on_config(in, fd);
+			settings_load(&in->settings, fd);
 			fd = -1;
 		}
 		break;
@@ -538,6 +540,8 @@ ingress_open(struct ingress *in)
 		r = upstreams_open(&in->upstreams, in->io, &in->rows, &in->actor.process);
 	if (r == 0)
 		r = open_slots(in);
+	if (r == 0)
+		r = settings_open(&in->settings);
 	if (r < 0)
 		return r;
 	in->ask.questions_max = set->limits.questions;
@@ -549,7 +553,8 @@ ingress_open(struct ingress *in)
 	in->watch_control = io_watch(in->io, b->fd, on_control, in);
 	in->watch_signal = io_watch(in->io, in->actor.signal_fd, on_signal, in);
 	in->watch_zmq = io_watch(in->io, in->router.fd, on_zmq, in);
-	if (!in->watch_control || !in->watch_signal || !in->watch_zmq)
+	in->watch_settings = io_watch(in->io, in->settings.event_fd, on_settings, in);
+	if (!in->watch_control || !in->watch_signal || !in->watch_zmq || !in->watch_settings)
 		return -ENOMEM;
 	for (unsigned i = 0; i < b->n_peers; i++)
 		if (b->peer[i].role == ROLE_POLICY) {
@@ -589,6 +594,7 @@ ingress_close(struct ingress *in)
 	free(in->listener);
 	free(in->free_slot);
 	free(in->live);
+	settings_close(&in->settings);
 	manifest_free(&in->next_manifest);
 	manifest_free(&in->manifest);
 	arena_detach(&in->arena);
@@ -648,6 +654,7 @@ main(void)
 
 	memset(&in, 0, sizeof in);
 	in.router.fd = -1;
+	in.settings = (struct settings){.event_fd = -1, .fd = -1, .next_fd = -1};
 	for (unsigned i = 0; i < ASK_POLICIES; i++)
 		in.peer[i].pidfd = -1;
 	in.rows.seg.fd = in.column.seg.fd = in.slots.seg.fd = in.arena.seg.fd = -1;

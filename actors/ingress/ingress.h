@@ -18,6 +18,7 @@
 #include "actors/ingress/ledger.h"
 #include "actors/ingress/notes.h"
 #include "actors/ingress/router.h"
+#include "actors/ingress/settings.h"
 #include "actors/ingress/upstream.h"
 #include "shm/arena.h"
 #include "shm/roster.h"
@@ -54,6 +55,7 @@ struct ingress {
 	struct io *io;
 	struct manifest *manifest;      /* in force */
 	uint32_t manifest_gen;
+	struct settings settings;       /* the next one, while it is loaded */
 	struct manifest *next_manifest; /* sent, its generation not active yet */
 	uint32_t next_gen;
 
@@ -83,7 +85,7 @@ struct ingress {
 	struct ingress_listener *listener;
 	unsigned n_listeners;
 	struct ingress_peer peer[ASK_POLICIES];
-	struct io_op *watch_control, *watch_signal, *watch_zmq;
+	struct io_op *watch_control, *watch_signal, *watch_zmq, *watch_settings;
 	wall_ns born;
 	bool control_woken;
 	bool draining, stopping;
