@@ -53,14 +53,19 @@ with h.House(io=BACKEND) as house:
     everywhere(slow_factor=1)
 
     # A worker that cuts its answer: an error event, and no clean end.
-    everywhere(fail_rate=1, fail_kind="truncate")
-    try:
-        c, r, worker = stream(50)
-        text = r.read()
-        raise AssertionError(f"a clean end: {text[-200:]}")
-    except http.client.IncompleteRead as e:
-        assert b'"error"' in e.partial and b"[DONE]" not in e.partial, e.partial[-300:]
-    everywhere(fail_rate=0)
+    for tokens in (0, 10):
+        everywhere(fail_rate=1, fail_kind="truncate", fail_at=tokens)
+        s = socket.create_connection(("127.0.0.1", house.port))
+        body = json.dumps({"model": house.model, "stream": True, "max_tokens": 50, "ignore_eos": True,
+                           "messages": [{"role": "user", "content": "go on"}]}).encode()
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        text = b"".join(iter(lambda: s.recv(65536), b""))
+        assert b'data: {"error":' in text and b"[DONE]" not in text, text[-300:]
+        assert not text.endswith(b"0\r\n\r\n"), text[-50:]
+        assert (text.count(b"data: ") > 5) == (tokens > 0), text
+        s.close()
+    everywhere(fail_rate=0, fail_at=0)
 
     # A worker that fails before the first byte is answered for by the other one.
     house.workers[0].get("/emu/config", {"fail-rate": 1, "fail-kind": "503"})

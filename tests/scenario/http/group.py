@@ -6,7 +6,7 @@ and resets too.  Scenarios do not share workers, so what one does to them means 
 Worker `a` is predicted to be the faster one and is always asked first; `b` is the other candidate.
 Scenarios with the same `# gateway:` line share one Pointsman.  Standard library only.
 """
-import pathlib, re, select, socket, struct, sys, threading
+import json, pathlib, re, select, socket, struct, sys, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import house as h
@@ -120,13 +120,14 @@ class Door:
 
 
 class Scenario:
-    def __init__(self, name, text="", workers="ab"):
+    def __init__(self, name, text="", workers="ab", door=Door):
         self.name = name
         self.sentence = text.split("\n", 1)[0].removeprefix("vtest").strip(' "')
         said = dict(re.findall(r"^# (gateway|refused): (.*)$", text, re.M))
         self.gateway = said.get("gateway", "")
-        self.refused = said.get("refused", "").split()
+        self.refused = said.get("refused", "").split()      # workers whose port is closed
         self.workers = workers
+        self.door = door                # what stands where the workers' URLs point
         self.doors = {}
 
     def documents(self):
@@ -165,7 +166,7 @@ class Group(h.House):
         super().__init__(io=io)
         self.scenarios = scenarios
         for s in scenarios:
-            s.doors = {w: Door() for w in s.workers}
+            s.doors = {w: s.door() for w in s.workers}
         models = ", ".join(f"{{name: {s.name}, policy: {s.name}}}, "
                            f"{{name: {s.name}-by-another-name, aliasOf: {s.name}, policy: {s.name}}}"
                            for s in scenarios)
@@ -184,11 +185,23 @@ spec:
 
     def start(self, wait=True):
         super().start(wait)
-        # The second probe of a worker is sent after the first one's result was written down.
-        for s in self.scenarios:
-            for door in s.doors.values():
-                door.wait_probes(max(0, 2 - door.probes))
+        h.until("all workers to be up", lambda: (s := self.stat())["workers_up"] == s["workers_count"])
         return self
+
+    def settle(self):
+        """Nothing stays charged, every request has one outcome, and no process died or was replaced."""
+        def balanced():
+            r = self.stat()["requests"]
+            return r["live"] == 0 and r["total"] == r["ok"] + r["client_error"] + r["failed"] + r["cancelled"]
+
+        h.until("every request to have its outcome", balanced)
+        h.until("the ledger to be empty", lambda: all(
+            w["pending_tokens"] == w["prefilling"] == w["context_tokens"] == w["decoding"] == 0
+            for w in json.loads(self.ctl("workers", "--output", "json").stdout)["workers"]))
+        again = [p for p in self.stat()["processes"] if p["restarts"] or p["last_exit"]]
+        if again:
+            raise RuntimeError(f"not all of the first set: {again}")
+        return self.stat()["requests"]
 
     def __exit__(self, kind, error, trace):
         super().__exit__(kind, error, trace)
