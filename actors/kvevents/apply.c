@@ -335,8 +335,12 @@ apply_batch(struct apply *a, struct apply_row *r)
 	for (size_t i = 0; i < b->n_events; i++) {
 		const struct kv_event *ev = &b->events[i];
 
+		uint64_t waiting = atomic_load_explicit(&row->orphaned, memory_order_relaxed);
+
 		if (!row_apply_event(a, r, ev)) {
-			row_count(&row->skipped, 1);
+			/* kept for later is not skipped */
+			if (atomic_load_explicit(&row->orphaned, memory_order_relaxed) == waiting)
+				row_count(&row->skipped, 1);
 			continue;
 		}
 		row_count(&row->applied, 1);

@@ -1,18 +1,17 @@
-/* actors/metrics/learn.c -- recursive least squares per worker; method and bounds in learn.h. */
+/* actors/metrics/learn.c -- coefficients from outcomes; method and bounds in learn.h. */
 #include "actors/metrics/learn.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FORGET 0.99      /* a sample counts half after 70 others */
-#define FORGET_FAST 0.95 /* after 14, while it errs as if the engine had changed */
-#define SURPRISE 0.15    /* usual relative error that means so */
-#define NOISE 0.01       /* variance of a relative error: 10 % */
-#define CLIP 3.0         /* times the usual error */
+#define KEEP 0.9998 /* of what is known, from sample to sample; the rest returns to the anchor */
+#define NOISE_LEAST 0.0025 /* variance of a relative error: 5 % */
+#define CLIP 3.0           /* times the usual error */
 #define USUAL_LEAST 0.02
 #define USUAL_GAIN 0.05
 #define SHORTEST_S 0.02 /* below, errors count as if it took that long */
+#define PEER_DOUBT 0.5  /* a worker's coefficient against its peers': as a share of theirs */
 
 /* One unit of a scaled coefficient in its own unit: makes all of them about 1. */
 static const double unit[LEARN_FEATURES] = {
@@ -31,6 +30,12 @@ static const enum coef coef_of[LEARN_FEATURES] = {
  * much. */
 static const double doubt_least[LEARN_FEATURES] = {1, 3, 2, 1, 1};
 
+static double
+larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
 static void
 begin(struct learn *l, const float start[COEF_COUNT], const float prior[COEF_COUNT])
 {
@@ -38,12 +43,11 @@ begin(struct learn *l, const float start[COEF_COUNT], const float prior[COEF_COU
 	l->step_s = prior[COEF_STEP];
 	l->usual = 1;
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
-		double doubt = (double)prior[coef_of[i]] / unit[i];
-
+		l->anchor[i] = (double)prior[coef_of[i]] / unit[i];
+		l->doubt[i] = larger(l->anchor[i], doubt_least[i]);
+		l->doubt[i] *= l->doubt[i];
 		l->theta[i] = (double)start[coef_of[i]] / unit[i];
-		if (doubt < doubt_least[i])
-			doubt = doubt_least[i];
-		l->p_most[i] = l->p[i][i] = doubt * doubt;
+		l->p[i][i] = l->doubt[i];
 	}
 }
 
@@ -68,6 +72,24 @@ learn_resume(struct learn *l, const struct row_predictor *published, const float
 	l->usual = 0.2;
 }
 
+void
+learn_anchor(struct learn *l, const struct learn *peers)
+{
+	if (peers->samples < LEARN_READY)
+		return;
+	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
+		double was = l->doubt[i], is;
+
+		l->anchor[i] = peers->theta[i];
+		is = larger(PEER_DOUBT * peers->theta[i], PEER_DOUBT * doubt_least[i] / 10);
+		l->doubt[i] = is * is;
+		if (l->samples == 0) { /* it begins as its peers are */
+			l->theta[i] = l->anchor[i];
+			l->p[i][i] *= l->doubt[i] / was;
+		}
+	}
+}
+
 static void
 features(const struct learn_sample *s, double ret[LEARN_FEATURES])
 {
@@ -87,12 +109,6 @@ learn_predict(const struct learn *l, const struct learn_sample *sample)
 	for (unsigned i = 0; i < LEARN_FEATURES; i++)
 		sum += l->theta[i] * x[i];
 	return sum;
-}
-
-static double
-larger(double a, double b)
-{
-	return a > b ? a : b;
 }
 
 bool
@@ -118,28 +134,24 @@ learn_sample_of(const struct journal_outcome *o, struct learn_sample *ret)
 	return true;
 }
 
-/* P keeps its shape but no direction is more in doubt than at the beginning. */
+/* Between two samples the truth may move, and what no request tells returns to the anchor: theta is
+ * taken for a process that does so, and so no direction is ever more in doubt than at the
+ * beginning. */
 static void
-bound_doubt(struct learn *l)
+drift(struct learn *l)
 {
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
-		double by;
-
-		if (l->p[i][i] <= l->p_most[i])
-			continue;
-		by = sqrt(l->p_most[i] / l->p[i][i]);
-		for (unsigned j = 0; j < LEARN_FEATURES; j++) {
-			l->p[i][j] *= by;
-			l->p[j][i] *= by;
-		}
+		l->theta[i] = l->anchor[i] + KEEP * (l->theta[i] - l->anchor[i]);
+		for (unsigned j = 0; j < LEARN_FEATURES; j++)
+			l->p[i][j] *= KEEP * KEEP;
+		l->p[i][i] += (1 - KEEP * KEEP) * l->doubt[i];
 	}
 }
 
 static void
 update(struct learn *l, const double x[LEARN_FEATURES], double error)
 {
-	double forget = l->usual > SURPRISE ? FORGET_FAST : FORGET;
-	double px[LEARN_FEATURES], total = NOISE * forget;
+	double px[LEARN_FEATURES], total = larger(NOISE_LEAST, l->usual * l->usual);
 
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
 		px[i] = 0;
@@ -150,18 +162,19 @@ update(struct learn *l, const double x[LEARN_FEATURES], double error)
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
 		l->theta[i] = larger(l->theta[i] + px[i] / total * error, 0);
 		for (unsigned j = 0; j <= i; j++) /* both halves alike: stays symmetric */
-			l->p[i][j] = l->p[j][i] = (l->p[i][j] - px[i] * px[j] / total) / forget;
+			l->p[i][j] = l->p[j][i] = l->p[i][j] - px[i] * px[j] / total;
 	}
-	bound_doubt(l);
 }
 
 void
 learn_add(struct learn *l, const struct learn_sample *s)
 {
-	double x[LEARN_FEATURES], predicted = learn_predict(l, s), weight, error, most;
+	double x[LEARN_FEATURES], predicted, weight, error, most;
 
 	if (!(s->ttft_s > 0) || !isfinite(s->ttft_s))
 		return;
+	drift(l);
+	predicted = learn_predict(l, s);
 	features(s, x);
 	weight = 1 / larger(larger(predicted, s->ttft_s), SHORTEST_S);
 	error = (s->ttft_s - predicted) * weight; /* within -1 .. 1 */

@@ -2,14 +2,17 @@
  *
  * Question   Which coefficients of rows.h (enum coef) make predict.h's formula true for this
  *            worker?
- * Model      ttft = base + prefill (u + p) + attention u (c + u / 2) + decode d + context x u, c
- *            uncached and cached prompt tokens, p prefill tokens ahead, d requests decoding, x
- *            the tokens of their prompts: as the decision saw them, u and c as the engine said.
- * Method     recursive least squares with forgetting, from a prior.  Errors count relative to the
- *            time itself (a 0.1 s answer matters as much as a 7 s one), clipped at three times
- *            their usual size, so an outlier moves little; while they stay large it forgets
- *            faster, so a lasting change gets through.  Uncertainty in a direction that no
- *            request excites never grows beyond the prior's.
+ * Model      ttft = base + prefill (u + p) + attention u (c + u / 2) + decode d + context x
+ *            where u, c: uncached and cached prompt tokens, p: prefill tokens ahead, d: requests
+ *            decoding, x: tokens of their prompts; as the decision saw them, u and c as the
+ *            engine said.
+ * Method     a Kalman filter over the coefficients (least squares that forget).  Errors count
+ *            relative to the time itself (a 0.1 s answer matters as much as a 7 s one), clipped at
+ *            three times their usual size: an outlier moves little, a lasting change gets through.
+ * Anchor     what no request tells returns to the anchor: a worker that sees only cache hits cannot
+ *            tell prefill from attention, must not invent what a cold prompt would cost, and would
+ *            then never be sent one to learn better.  A row's anchor is what all rows of its set
+ *            have taught together; theirs is the configured prior.
  * Bounds     no coefficient is negative.
  * Threads    pure; one owner.   Cost: under 1 us a sample.
  */
@@ -34,7 +37,7 @@ struct learn_sample {
 struct learn {
 	double theta[LEARN_FEATURES];           /* scaled: learn.c */
 	double p[LEARN_FEATURES][LEARN_FEATURES];
-	double p_most[LEARN_FEATURES];          /* the prior's variances */
+	double anchor[LEARN_FEATURES], doubt[LEARN_FEATURES]; /* returns there; variance */
 	double usual;                           /* usual size of a relative error */
 	float step_s;                           /* not learned: the prior's */
 	uint32_t samples, version;
@@ -46,6 +49,8 @@ void learn_begin(struct learn *l, const float prior[COEF_COUNT]);
 void learn_resume(struct learn *l, const struct row_predictor *published,
 		  const float prior[COEF_COUNT]);
 	/* Goes on from what a predecessor published; version 0: from the prior. */
+void learn_anchor(struct learn *l, const struct learn *peers);
+	/* From now on it returns to what these have learned, once they are ready. */
 bool learn_sample_of(const struct journal_outcome *outcome, struct learn_sample *ret);
 	/* False: it teaches nothing (failed, retried, not streamed, tokens unknown). */
 void learn_add(struct learn *l, const struct learn_sample *sample);

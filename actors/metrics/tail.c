@@ -2,6 +2,7 @@
 #include "actors/metrics/tail.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,13 @@ struct source {
 struct pupil { /* one row */
 	struct learn learn;
 	uint32_t row_gen; /* 0: none */
-	bool changed;
+	uint32_t peers;   /* subscript */
+	bool changed, told;
+};
+
+struct peers { /* what the rows of one set have taught together: the anchor of each */
+	char set[ROW_NAME_MAX];
+	struct learn learn;
 };
 
 struct tail {
@@ -26,6 +33,8 @@ struct tail {
 	struct source *source;           /* owned */
 	unsigned n, cap;
 	struct pupil *pupil; /* owned; by row id */
+	struct peers *peers; /* owned; sets are few, and are kept */
+	uint32_t n_peers;
 	union {
 		struct journal_record record;
 		char bytes[JOURNAL_RECORD_MAX];
@@ -61,6 +70,7 @@ tail_free(struct tail **ret)
 		process_detach(&t->source[i].process);
 	free(t->source);
 	free(t->pupil);
+	free(t->peers);
 	free(t);
 	*ret = NULL;
 }
@@ -75,6 +85,24 @@ publish(struct tail *t, uint16_t id)
 	learn_publish(&t->pupil[id].learn, &published);
 	row_predictor_write(&t->rows->row[id], &published);
 	t->pupil[id].changed = false;
+}
+
+/* Subscript of the set's peers, begun from its prior.  UINT32_MAX: no memory. */
+static uint32_t
+peers_of(struct tail *t, const struct manifest_set *set, const float prior[COEF_COUNT])
+{
+	struct peers *grown;
+
+	for (uint32_t i = 0; i < t->n_peers; i++)
+		if (strcmp(t->peers[i].set, set->name) == 0)
+			return i;
+	grown = realloc(t->peers, (t->n_peers + 1u) * sizeof *grown);
+	if (!grown)
+		return UINT32_MAX;
+	t->peers = grown;
+	snprintf(t->peers[t->n_peers].set, sizeof t->peers[0].set, "%s", set->name);
+	learn_begin(&t->peers[t->n_peers].learn, prior);
+	return t->n_peers++;
 }
 
 static void
@@ -95,6 +123,7 @@ row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
 
 	if (p->row_gen == row_gen)
 		return;
+	p->peers = peers_of(t, set, prior);
 	/* The predictor's line does not say whose it is; the first generation is nobody else's. */
 	if (p->row_gen == 0 && row_gen == 1 && row_predictor_read(row, &published)) {
 		learn_resume(&p->learn, &published, prior);
@@ -103,6 +132,7 @@ row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
 		publish(t, id);
 	}
 	p->row_gen = row_gen;
+	p->told = p->learn.samples >= LEARN_READY;
 }
 
 void
@@ -156,6 +186,12 @@ learn_outcome(struct tail *t, const struct journal_outcome *o)
 
 	if (p->row_gen == 0 || p->row_gen != o->row_gen || !learn_sample_of(o, &sample))
 		return;
+	if (p->peers < t->n_peers) {
+		struct learn *peers = &t->peers[p->peers].learn;
+
+		learn_add(peers, &sample);
+		learn_anchor(&p->learn, peers);
+	}
 	learn_add(&p->learn, &sample);
 	p->changed = true;
 	count_add(t->process, COUNTER_outcomes_learned, 1);
@@ -198,14 +234,15 @@ publish_changed(struct tail *t)
 {
 	for (uint32_t i = 0; i < t->rows->capacity; i++) {
 		struct pupil *p = &t->pupil[i];
-		bool was_ready = p->learn.samples >= LEARN_READY;
 
 		if (!p->changed)
 			continue;
 		publish(t, (uint16_t)i);
-		if (was_ready && p->learn.samples < LEARN_READY + 4)
-			log_info("predictor row=%u member=%.63s ready samples=%u", i,
-				 t->rows->text[i].member, p->learn.samples);
+		if (p->learn.samples < LEARN_READY || p->told)
+			continue;
+		p->told = true;
+		log_info("predictor row=%u member=%.63s: calibrating -> ready samples=%u", i,
+			 t->rows->text[i].member, p->learn.samples);
 	}
 }
 

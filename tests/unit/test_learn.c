@@ -210,6 +210,36 @@ Test(learn, survives_monotony)
 	cr_assert_lt(error_of(&l), .07);
 }
 
+/* A worker that sees only hits cannot tell what a cold prompt costs; its peers can. */
+Test(learn, does_not_invent_what_its_requests_never_told)
+{
+	struct learn peers, row;
+	struct learn_sample cold = {.uncached = 16000}, hit;
+
+	state = 3;
+	learn_begin(&peers, prior);
+	learn_begin(&row, prior);
+	for (unsigned i = 0; i < 3000; i++) {
+		struct learn_sample s = traffic(.2);
+
+		learn_add(&peers, &s);
+		hit = (struct learn_sample){.cached = 4000,
+					    .uncached = 240 + floor(draw(30)),
+					    .decoding = floor(draw(4))};
+		hit.context = hit.decoding * 4200;
+		hit.ttft_s = engine_ttft(&hit) * (1 + .5 * draw(1));
+		learn_anchor(&row, &peers);
+		learn_add(&row, &hit);
+		if (i < 200)
+			continue;
+		double share = learn_predict(&row, &cold) / engine_ttft(&cold);
+
+		cr_assert(share > .7 && share < 1.5, "after %u: %.2f", i, share);
+	}
+	cr_assert_float_eq(learn_predict(&row, &hit), engine_ttft(&hit) * 1.25,
+			   .2 * engine_ttft(&hit));
+}
+
 Test(learn, calibrates_for_twenty_samples_and_publishes_from_the_prior)
 {
 	struct learn l;
