@@ -1,7 +1,7 @@
 /* actors/admin/admin.c -- answers operators: the Prometheus page, health, introspection.
  *
- * Owns    the operators' HTTP port and <run>/admin.sock (ZMQ ROUTER); writes nothing shared but its own
- *         counters.
+ * Owns    the operators' HTTP port and <run>/admin.sock (ZMQ ROUTER); writes nothing shared but its
+ *         own counters.
  * Hears   segment, gone   supervisor   what there is to see
  *         requests        any ZMQ client that may open admin.sock (grammar: proto/README.md)
  * Says    answers, to whom asked; an answer nobody takes is dropped.
@@ -21,7 +21,7 @@
 #include "actors/common/view.h"
 
 #define ADMIN_TICK_MS   250             /* libmicrohttpd's time-outs */
-#define ADMIN_BURST     32u             /* requests answered in a turn; the rest waits for the next */
+#define ADMIN_BURST     32u /* requests answered in a turn; the rest waits for the next */
 #define ADMIN_QUEUE     256             /* messages kept a client */
 #define ENVELOPE_MAX    16u             /* frames before the request: hops of a proxy */
 
@@ -34,7 +34,8 @@ struct admin {
 
 /* ---- work ---- */
 
-/* Frames up to the first empty one, or the identity alone, are the way back; one payload follows. */
+/* Frames up to the first empty one, or the identity alone, are the way back; one payload
+ * follows. */
 static zframe_t *
 payload_of(zmsg_t *message)
 {
@@ -121,9 +122,11 @@ on_message(void *arg, const struct msg *m, int fd)
 			return;
 		r = pm_view_segment(&me->view, &m->u.segment, fd);
 		if (r < 0)
-			log_warn("segment kind=%s owner=%s: not read, error=\"%s\"; it is not shown",
-				 segment_kind_name((enum segment_kind)m->u.segment.kind),
-				 process_role_name((enum process_role)m->u.segment.role), strerror(-r));
+			log_warn(
+				"segment kind=%s owner=%s: not read, error=\"%s\"; it is not shown",
+				segment_kind_name((enum segment_kind)m->u.segment.kind),
+				process_role_name((enum process_role)m->u.segment.role),
+				strerror(-r));
 		if (m->u.segment.kind == SEGMENT_CONFIG)
 			log_set_generation(me->view.generation);
 		return;
@@ -168,7 +171,7 @@ static int
 router_open(struct admin *me)
 {
 	char endpoint[128];
-	mode_t mask = umask(0117);              /* who may read the run directory as its group may ask */
+	mode_t mask = umask(0117); /* who may read the run directory as its group may ask */
 	int r;
 
 	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "admin");
@@ -177,7 +180,8 @@ router_open(struct admin *me)
 		umask(mask);
 		return -ENOMEM;
 	}
-	zsock_set_maxmsgsize(me->router, (int)WIRE_REQUEST_MAX + 1);    /* one more: it gets an answer */
+	zsock_set_maxmsgsize(me->router,
+			     (int)WIRE_REQUEST_MAX + 1); /* one more: it gets an answer */
 	zsock_set_rcvhwm(me->router, ADMIN_QUEUE);
 	zsock_set_sndhwm(me->router, ADMIN_QUEUE);
 	zsock_set_sndtimeo(me->router, 0);

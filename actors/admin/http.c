@@ -82,13 +82,14 @@ reply_ready(const struct http *http, struct MHD_Connection *c)
 	json_object_set_new(o, "why_not", why);
 	body = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
-	return body ? reply(c, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, "application/json", body,
-			    strlen(body)) : MHD_NO;
+	return body ? reply(c, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
+			    "application/json", body, strlen(body)) :
+		      MHD_NO;
 }
 
 static enum MHD_Result
-on_request(void *arg, struct MHD_Connection *c, const char *url, const char *method, const char *version,
-	   const char *upload, size_t *upload_len, void **state)
+on_request(void *arg, struct MHD_Connection *c, const char *url, const char *method,
+	   const char *version, const char *upload, size_t *upload_len, void **state)
 {
 	static const char seen;
 	const struct http *http = arg;
@@ -145,7 +146,8 @@ listen_at(const struct manifest_addr *at, const char **why)
 }
 
 int
-http_open(struct http **ret, const struct manifest_addr *at, const struct pm_view *view, const char **why)
+http_open(struct http **ret, const struct manifest_addr *at, const struct pm_view *view,
+	  const char **why)
 {
 	struct http *http = calloc(1, sizeof *http);
 	const union MHD_DaemonInfo *info;

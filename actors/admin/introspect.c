@@ -9,6 +9,8 @@
 #include "actors/admin/wire.h"
 #include "actors/common/show.h"
 
+#define TAG_MAX 256u
+
 enum argument_type { ARGUMENT_ID = 1, ARGUMENT_COUNT, ARGUMENT_VERB };
 
 struct verb {
@@ -65,7 +67,8 @@ static const struct verb verbs[] = {
 	{"requests", "limit", ARGUMENT_COUNT, false, answer_requests,
 	 "Live requests, longest waiting first; limit 1 to 10000, default 100."},
 	{"explain", "id", ARGUMENT_ID, true, answer_explain,
-	 "One request: its decisions with every candidate's numbers, its outcome, predicted against actual."},
+	 "One request: its decisions with every candidate's numbers, its outcome, predicted "
+	 "against actual."},
 };
 #define VERBS (sizeof verbs / sizeof verbs[0])
 
@@ -100,7 +103,8 @@ help_of(const struct verb *verb)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "v", json_pack("[i]", INTROSPECT_VERSION));
-	json_object_set_new(o, "argument", verb->argument ? json_string(verb->argument) : json_null());
+	json_object_set_new(o, "argument",
+			    verb->argument ? json_string(verb->argument) : json_null());
 	json_object_set_new(o, "required", json_boolean(verb->required));
 	json_object_set_new(o, "text", json_string(verb->doc));
 	return o;
@@ -179,21 +183,26 @@ argument_bad(const struct verb *verb, const json_t *argument)
 static json_t *
 answer(const struct pm_view *view, const json_t *request)
 {
-	const json_t *v = json_object_get(request, "v"), *name = json_object_get(request, "verb"), *argument;
+	const json_t *v = json_object_get(request, "v"), *name = json_object_get(request, "verb"),
+		     *argument;
 	const struct verb *verb;
 	const char *key;
 	json_t *value, *o;
 
 	if (!json_is_integer(v))
-		return refusal("bad_request", "\"v\", the verb's version, is missing or no integer");
+		return refusal("bad_request",
+			       "\"v\", the verb's version, is missing or no integer");
 	if (!json_is_string(name))
 		return refusal("bad_request", "\"verb\" is missing or no text");
+	if (json_string_length(json_object_get(request, "tag")) > TAG_MAX)
+		return refusal("bad_request", "\"tag\" is longer than %u bytes", TAG_MAX);
 	verb = verb_find(json_string_value(name));
 	if (!verb)
-		return refusal("unknown_verb", "no verb \"%s\"; hello lists them", json_string_value(name));
+		return refusal("unknown_verb", "no verb \"%s\"; hello lists them",
+			       json_string_value(name));
 	if (json_integer_value(v) != INTROSPECT_VERSION)
-		return refusal("unsupported_version", "verb %s is known in version %d only", verb->name,
-			       INTROSPECT_VERSION);
+		return refusal("unsupported_version", "verb %s is known in version %d only",
+			       verb->name, INTROSPECT_VERSION);
 	json_object_foreach((json_t *)(uintptr_t)request, key, value)
 		if (strcmp(key, "v") != 0 && strcmp(key, "verb") != 0 && strcmp(key, "tag") != 0 &&
 		    (!verb->argument || strcmp(key, verb->argument) != 0))
@@ -221,7 +230,7 @@ introspect_answer(const struct pm_view *view, const void *request, size_t len, v
 	said = r < 0 ? refusal("bad_frame", "the request is %s", why) : answer(view, asked);
 	json_t *tag = json_object_get(asked, "tag");
 
-	if (json_is_string(tag) || json_is_integer(tag))
+	if (json_is_integer(tag) || (json_is_string(tag) && json_string_length(tag) <= TAG_MAX))
 		json_object_set(said, "tag", tag);
 	r = wire_encode(said, wire_form_of(request, len), ret, ret_len);
 	json_decref(said);

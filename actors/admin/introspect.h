@@ -1,8 +1,8 @@
 /* actors/admin/introspect.h -- one request in, one answer out: the verbs of proto/README.md.
  *
- * Meaning    {"v": 1, "verb": "stat", ...} -> {"v": 1, "ok": true, "verb": "stat", "result": ...} or
- *            {"v": 1, "ok": false, "error": {"code", "text"}}; "tag" is handed back.  The answer has the
- *            request's form, JSON or msgpack.  A verb only reads.
+ * Meaning    {"v": 1, "verb": "stat", ...} -> {"v": 1, "ok": true, "verb": "stat", "result": ...}
+ *            or {"v": 1, "ok": false, "error": {"code", "text"}}; "tag" is handed back.  The answer
+ *            has the request's form, JSON or msgpack.  A verb only reads.
  * Hostile    any bytes give an answer; nothing asserts, nothing is kept between requests.
  * Threads    the one that owns the view.  Cost: explain reads every journal, the rest is small.
  */

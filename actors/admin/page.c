@@ -53,7 +53,8 @@ in_view(const struct pm_view *view, const struct pm_view_total *total)
 }
 
 static void
-count_line(FILE *to, const struct pm_view *view, enum counter c, enum process_role role, uint32_t index)
+count_line(FILE *to, const struct pm_view *view, enum counter c, enum process_role role,
+	   uint32_t index)
 {
 	const struct counter_info *info = &counter_info[c];
 	bool gauge = strcmp(info->type, "gauge") == 0;
@@ -100,37 +101,48 @@ roster(FILE *to, const struct pm_view *view)
 	if (!h)
 		return;
 	head(to, "generation", "gauge", "configuration in force; 0: none yet");
-	fprintf(to, "pointsman_generation %u\n", atomic_load_explicit(&h->generation, memory_order_acquire));
+	fprintf(to, "pointsman_generation %u\n",
+		atomic_load_explicit(&h->generation, memory_order_acquire));
 	head(to, "config_info", "gauge", "always 1; the hash of the documents in force as a label");
 	fprintf(to, "pointsman_config_info{hash=\"%016" PRIx64 "\"} 1\n", h->config_hash);
 	head(to, "last_reload_ok", "gauge", "0: the newest reload was refused");
 	fprintf(to, "pointsman_last_reload_ok %u\n", atomic_load_explicit(&h->last_reload_ok,
 									  memory_order_relaxed));
 	head(to, "draining", "gauge", "1: ending");
-	fprintf(to, "pointsman_draining %u\n", atomic_load_explicit(&h->draining, memory_order_relaxed));
+	fprintf(to, "pointsman_draining %u\n",
+		atomic_load_explicit(&h->draining, memory_order_relaxed));
 	head(to, "process_info", "gauge", "always 1; one series a process, its state as a label");
 	for (unsigned i = 0; i < ROSTER_MAX; i++)
 		if (pm_view_roster(view, i, &e))
-			fprintf(to, "pointsman_process_info{process=\"%s\",index=\"%u\",incarnation=\"%u\","
+			fprintf(to,
+				"pointsman_process_info{process=\"%s\",index=\"%u\","
+				"incarnation=\"%u\","
 				"generation=\"%u\",state=\"%s\"} 1\n",
-				process_role_name((enum process_role)e.role), e.index, e.incarnation,
-				e.generation, roster_state_name(atomic_load_explicit(&e.state,
-				memory_order_relaxed)));
+				process_role_name((enum process_role)e.role), e.index,
+				e.incarnation, e.generation,
+				roster_state_name(
+					atomic_load_explicit(&e.state, memory_order_relaxed)));
 	head(to, "process_restarts_total", "counter", "rebirths of the process at this place");
 	for (unsigned i = 0; i < ROSTER_MAX; i++)
 		if (pm_view_roster(view, i, &e) && e.role != ROLE_POLICY &&     /* one a place */
 		    atomic_load_explicit(&e.state, memory_order_relaxed) != ROSTER_DRAINING)
-			fprintf(to, "pointsman_process_restarts_total{process=\"%s\",index=\"%u\"} %u\n",
+			fprintf(to,
+				"pointsman_process_restarts_total{process=\"%s\",index=\"%u\"} "
+				"%u\n",
 				process_role_name((enum process_role)e.role), e.index, e.restarts);
 	head(to, "process_heartbeat_age_seconds", "gauge", "since the process's loop last turned");
 	for (unsigned i = 0; i < ROSTER_MAX; i++) {
-		mono_ns beat = pm_view_roster(view, i, &e) ?
-			       pm_view_heartbeat(view, (enum process_role)e.role, e.incarnation) : 0;
+		mono_ns beat =
+			pm_view_roster(view, i, &e) ?
+				pm_view_heartbeat(view, (enum process_role)e.role, e.incarnation) :
+				0;
 
 		if (beat)
-			fprintf(to, "pointsman_process_heartbeat_age_seconds{process=\"%s\",index=\"%u\","
-				"incarnation=\"%u\"} %.3f\n", process_role_name((enum process_role)e.role),
-				e.index, e.incarnation, now > beat ? (double)(now - beat) / 1e9 : 0);
+			fprintf(to,
+				"pointsman_process_heartbeat_age_seconds{process=\"%s\","
+				"index=\"%u\",incarnation=\"%u\"} %.3f\n",
+				process_role_name((enum process_role)e.role), e.index,
+				e.incarnation, now > beat ? (double)(now - beat) / 1e9 : 0);
 	}
 }
 
@@ -141,10 +153,11 @@ prefix_index(FILE *to, const struct pm_view *view)
 
 	if (!h)
 		return;
-#define WORD(field, name, type, help) do { \
-		head(to, name, type, help); \
-		fprintf(to, "pointsman_%s %" PRIu64 "\n", name, (uint64_t)atomic_load_explicit(&h->field, \
-			memory_order_relaxed)); \
+#define WORD(field, name, type, help)                                                              \
+	do {                                                                                       \
+		head(to, name, type, help);                                                        \
+		fprintf(to, "pointsman_%s %" PRIu64 "\n", name,                                    \
+			(uint64_t)atomic_load_explicit(&h->field, memory_order_relaxed));          \
 	} while (0)
 	WORD(entries, "index_entries", "gauge", "blocks with at least one holder");
 	WORD(holders, "index_holders", "gauge", "pairs of block and holder");
@@ -213,9 +226,11 @@ static const struct {
 	const char *name, *type, *help;
 	worker_value_f *value;
 } series[] = {
-	{"pending_tokens", "gauge", "uncached prompt tokens sent there, no first byte yet", value_pending},
+	{"pending_tokens", "gauge", "uncached prompt tokens sent there, no first byte yet",
+	 value_pending},
 	{"prefilling", "gauge", "our requests there without a first byte", value_prefilling},
-	{"context_tokens", "gauge", "prompt tokens of our requests that decode there", value_context},
+	{"context_tokens", "gauge", "prompt tokens of our requests that decode there",
+	 value_context},
 	{"decoding", "gauge", "our requests that decode there", value_decoding},
 	{"waiting", "gauge", "requests waiting, as the engine says", value_waiting},
 	{"running", "gauge", "requests running, as the engine says", value_running},
@@ -233,7 +248,8 @@ static const struct {
 	{"event_gaps_total", "counter", "holes in its event sequence", value_gaps},
 	{"restarts_total", "counter", "restarts of the engine seen", value_restarts},
 	{"predictor_samples", "gauge", "outcomes its predictor has learned from", value_samples},
-	{"predictor_error_p50_seconds", "gauge", "median absolute error of predicted TTFT", value_err_p50},
+	{"predictor_error_p50_seconds", "gauge", "median absolute error of predicted TTFT",
+	 value_err_p50},
 	{"predictor_error_p90_seconds", "gauge", "90th percentile of that error", value_err_p90},
 };
 
@@ -247,8 +263,8 @@ predictor_name(unsigned state)
 
 /* One series a state, 1 for the one it is in. */
 static void
-state_lines(FILE *to, const struct pm_view_worker *w, const char *name, const char *(*name_of)(unsigned),
-	    unsigned first, unsigned last, unsigned is)
+state_lines(FILE *to, const struct pm_view_worker *w, const char *name,
+	    const char *(*name_of)(unsigned), unsigned first, unsigned last, unsigned is)
 {
 	for (unsigned i = first; i <= last; i++) {
 		fprintf(to, "pointsman_worker_%s", name);
@@ -282,7 +298,8 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 			if (!pm_view_worker(view, (uint16_t)i, now, &w))
 				continue;
 			if (k == 0)
-				state_lines(to, &w, names[k], state_name, ROW_DRAINING, ROW_UP, w.state);
+				state_lines(to, &w, names[k], state_name, ROW_DRAINING, ROW_UP,
+					    w.state);
 			else if (k == 1)
 				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
 					    CACHE_APPROXIMATE, w.cache_state);
@@ -308,11 +325,14 @@ workers(FILE *to, const struct pm_view *view)
 		for (unsigned i = 0; i < pm_view_rows(view); i++) {
 			double value;
 
-			if (!pm_view_worker(view, (uint16_t)i, now, &w) || !series[k].value(&w, &value))
+			if (!pm_view_worker(view, (uint16_t)i, now, &w) ||
+			    !series[k].value(&w, &value))
 				continue;
 			fprintf(to, "pointsman_%s", name);
 			labels(to, &w);
-			fprintf(to, value == floor(value) && fabs(value) < 1e15 ? "} %.0f\n" : "} %.6g\n",
+			fprintf(to,
+				value == floor(value) && fabs(value) < 1e15 ? "} %.0f\n" :
+									      "} %.6g\n",
 				value);
 		}
 	}

@@ -1,7 +1,7 @@
 /* actors/admin/wire.h -- introspection payloads: JSON text or msgpack, both become one json_t.
  *
- * Meaning    A payload that begins with '{' or a blank is JSON; one whose first byte says map is msgpack.
- *            No byte can be both.  Anything else is refused.
+ * Meaning    A payload that begins with '{' or a blank is JSON; one whose first byte says map is
+ *            msgpack. No byte can be both.  Anything else is refused.
  * Hostile    msgpack passes frame_sane before it is read and is walked by a cursor that allocates
  *            nothing for counts it merely claims; texts must be UTF-8; keys are texts, each once.
  *            64 KiB and FRAME_DEPTH_MAX levels at most.

@@ -40,7 +40,8 @@ pm_show_wall(wall_ns when)
 		return json_null();
 	gmtime_r(&seconds, &tm);
 	n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text + n, sizeof text - n, ".%03lluZ", (unsigned long long)(when % 1000000000u / 1000000u));
+	snprintf(text + n, sizeof text - n, ".%03lluZ",
+		 (unsigned long long)(when % 1000000000u / 1000000u));
 	return json_string(text);
 }
 
@@ -126,16 +127,22 @@ requests_counted(const struct pm_view *view)
 		const char *name;
 		enum counter c;
 	} shown[] = {
-		{"total", COUNTER_requests}, {"ok", COUNTER_requests_ok},
-		{"client_error", COUNTER_requests_client_error}, {"failed", COUNTER_requests_failed},
-		{"cancelled", COUNTER_requests_cancelled}, {"live", COUNTER_slots_used},
-		{"retries", COUNTER_retries}, {"asks", COUNTER_asks}, {"asks_again", COUNTER_asks_again},
+		{"total", COUNTER_requests},
+		{"ok", COUNTER_requests_ok},
+		{"client_error", COUNTER_requests_client_error},
+		{"failed", COUNTER_requests_failed},
+		{"cancelled", COUNTER_requests_cancelled},
+		{"live", COUNTER_slots_used},
+		{"retries", COUNTER_retries},
+		{"asks", COUNTER_asks},
+		{"asks_again", COUNTER_asks_again},
 	};
 	json_t *o = json_object();
 
 	for (unsigned i = 0; i < sizeof shown / sizeof shown[0]; i++)
-		json_object_set_new(o, shown[i].name, json_integer((json_int_t)count_all(view, ROLE_INGRESS,
-				    shown[i].c)));
+		json_object_set_new(
+			o, shown[i].name,
+			json_integer((json_int_t)count_all(view, ROLE_INGRESS, shown[i].c)));
 	return o;
 }
 
@@ -185,16 +192,20 @@ pm_show_stat(const struct pm_view *view)
 			json_array_append_new(list, process_of(view, &e, now));
 	}
 	if (head) {
-		json_object_set_new(o, "generation", json_integer(atomic_load_explicit(&head->generation,
-				    memory_order_acquire)));
+		json_object_set_new(o, "generation",
+				    json_integer(atomic_load_explicit(&head->generation,
+								      memory_order_acquire)));
 		json_object_set_new(o, "config_hash", pm_show_hex(head->config_hash));
-		json_object_set_new(o, "reload", json_string(pm_show_reload_name(atomic_load_explicit(
-				    &head->reload, memory_order_relaxed))));
-		json_object_set_new(o, "draining", json_boolean(atomic_load_explicit(&head->draining,
-				    memory_order_relaxed)));
+		json_object_set_new(o, "reload",
+				    json_string(pm_show_reload_name(atomic_load_explicit(
+					    &head->reload, memory_order_relaxed))));
+		json_object_set_new(
+			o, "draining",
+			json_boolean(atomic_load_explicit(&head->draining, memory_order_relaxed)));
 		json_object_set_new(o, "last_reload_ok", json_boolean(atomic_load_explicit(
 				    &head->last_reload_ok, memory_order_relaxed)));
-		json_object_set_new(o, "last_error", text_of(head->last_error, sizeof head->last_error));
+		json_object_set_new(o, "last_error",
+				    text_of(head->last_error, sizeof head->last_error));
 		json_object_set_new(o, "born", pm_show_wall(head->born));
 		json_object_set_new(o, "committed", pm_show_wall(head->committed));
 	}
@@ -257,11 +268,13 @@ static json_t *
 reading_of(const struct pm_view_worker *w)
 {
 	const struct row_reading *r = &w->reading;
-	uint32_t known = w->fresh ? r->known : r->known & ~(uint32_t)(KNOWN_WAITING | KNOWN_RUNNING |
-								      KNOWN_KV_USAGE);
+	uint32_t known =
+		w->fresh ? r->known :
+			   r->known & ~(uint32_t)(KNOWN_WAITING | KNOWN_RUNNING | KNOWN_KV_USAGE);
 	json_t *o = json_object();
 
-	json_object_set_new(o, "age_ms", integer_if(w->reading_age_ms != UINT32_MAX, w->reading_age_ms));
+	json_object_set_new(o, "age_ms",
+			    integer_if(w->reading_age_ms != UINT32_MAX, w->reading_age_ms));
 	json_object_set_new(o, "health", json_string(health_name(r->health)));
 	json_object_set_new(o, "misses", json_integer(r->misses));
 	json_object_set_new(o, "waiting", integer_if(known & KNOWN_WAITING, r->waiting));
@@ -269,7 +282,8 @@ reading_of(const struct pm_view_worker *w)
 	json_object_set_new(o, "kv_usage", known & KNOWN_KV_USAGE ? json_real((double)r->kv_usage) :
 								    json_null());
 	json_object_set_new(o, "num_blocks", integer_if(known & KNOWN_NUM_BLOCKS, r->num_blocks));
-	json_object_set_new(o, "max_model_len", integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
+	json_object_set_new(o, "max_model_len",
+			    integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
 	json_object_set_new(o, "engine_start", pm_show_wall(known & KNOWN_ENGINE_START ?
 							    row_reading_start(r) : 0));
 	return o;
@@ -285,7 +299,8 @@ cache_of(const struct pm_view_worker *w, mono_ns now)
 	json_object_set_new(o, "since_s", seconds(w->cache_since_ns, now));
 	json_object_set_new(o, "block_tokens", integer_if(w->block_tokens != 0, w->block_tokens));
 	json_object_set_new(o, "sequence", integer_if(w->seen_seq != 0, w->seen_seq - 1));
-	json_object_set_new(o, "sequence_applied", integer_if(w->applied_seq != 0, w->applied_seq - 1));
+	json_object_set_new(o, "sequence_applied",
+			    integer_if(w->applied_seq != 0, w->applied_seq - 1));
 	json_object_set_new(o, "received", json_integer((json_int_t)w->received));
 	json_object_set_new(o, "decoded", json_integer((json_int_t)w->decoded));
 	json_object_set_new(o, "applied", json_integer((json_int_t)w->applied));
@@ -310,8 +325,10 @@ predictor_of(const struct row_predictor *p)
 	json_object_set_new(o, "state", json_string(predictor_name(p->state)));
 	json_object_set_new(o, "version", json_integer(p->version));
 	json_object_set_new(o, "samples", json_integer(p->samples));
-	json_object_set_new(o, "error_p50_s", p->samples ? json_real((double)p->err_p50) : json_null());
-	json_object_set_new(o, "error_p90_s", p->samples ? json_real((double)p->err_p90) : json_null());
+	json_object_set_new(o, "error_p50_s",
+			    p->samples ? json_real((double)p->err_p50) : json_null());
+	json_object_set_new(o, "error_p90_s",
+			    p->samples ? json_real((double)p->err_p90) : json_null());
 	for (unsigned i = 0; i < COEF_COUNT && p->version; i++)
 		json_object_set_new(coefs, names[i], json_real((double)p->coef[i]));
 	json_object_set_new(o, "coefficients", coefs);
@@ -382,7 +399,8 @@ peer_of(const struct slot *s)
 	char host[INET6_ADDRSTRLEN], text[80];
 	bool v4 = memcmp(s->peer_addr, mapped, sizeof mapped) == 0;
 
-	if (!inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? s->peer_addr + 12 : s->peer_addr, host, sizeof host))
+	if (!inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? s->peer_addr + 12 : s->peer_addr, host,
+		       sizeof host))
 		return json_null();
 	snprintf(text, sizeof text, v4 ? "%s:%u" : "[%s]:%u", host, s->peer_port);
 	return json_string(text);
@@ -446,13 +464,15 @@ pm_show_requests(const struct pm_view *view, unsigned limit)
 
 		for (uint32_t k = 1; in->slots.slot && k <= in->slots.capacity; k++) {
 			const struct slot *s = &in->slots.slot[k];
-			unsigned state = slot_state(atomic_load_explicit(&s->word, memory_order_acquire));
+			unsigned state =
+				slot_state(atomic_load_explicit(&s->word, memory_order_acquire));
 
 			if (state == SLOT_FREE || state > SLOT_END)
 				continue;
 			count[state]++;
 			if (n == cap) {
-				struct live *more = realloc(live, (cap ? cap * 2 : 256) * sizeof *live);
+				struct live *more =
+					realloc(live, (cap ? cap * 2 : 256) * sizeof *live);
 
 				if (!more)
 					continue;

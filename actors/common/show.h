@@ -1,7 +1,7 @@
-/* actors/common/show.h -- what introspection answers, as JSON: admin's verbs and pointsctl show the same.
+/* actors/common/show.h -- what introspection answers, as JSON, for admin and pointsctl alike.
  *
- * Meaning    Every number carries its unit in its name.  Unknown is null, never 0.  Names are those of
- *            shm/: process_role_name, roster_state_name, row_state_name, cache_state_name ...
+ * Meaning    Every number carries its unit in its name.  Unknown is null, never 0.  Names are those
+ *            of shm/: process_role_name, roster_state_name, row_state_name, cache_state_name ...
  * Ownership  the result is the caller's (json_decref); NULL: no memory.
  * Threads    any that owns the view.  Never on the request path; explain reads every journal, some
  *            milliseconds each.
@@ -17,14 +17,16 @@
 const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
 
 json_t *pm_show_stat(const struct pm_view *view);
-	/* {"generation", "config_hash", "reload", "draining", "last_reload_ok", "last_error", "born",
-	 * "committed", "workers_count", "workers_up", "requests": {..}, "index": {..}, "processes": [..]} */
+	/* {"generation", "config_hash", "reload", "draining", "last_reload_ok", "last_error",
+	 * "born", "committed", "workers_count", "workers_up", "requests": {..}, "index": {..},
+	 * "processes": [..]} */
 json_t *pm_show_workers(const struct pm_view *view);    /* {"workers": [..]} */
 json_t *pm_show_requests(const struct pm_view *view, unsigned limit);
 	/* {"live", "states": {..}, "requests": [..]}: the longest waiting first, at most limit. */
 json_t *pm_show_explain(const struct pm_view *view, uint64_t id);
 	/* {"id", "state": live | done | overwritten | unknown, "why", "decisions": [..], "outcome",
-	 * "compare"}.  overwritten: it was here, and the ring has passed it; unknown: never seen. */
+	 * "compare"}.  overwritten: it was here, and the ring has passed it; unknown: never
+	 * seen. */
 json_t *pm_show_outcome(const void *record, size_t len, const struct rows *rows);
 	/* One OUTCOME record; NULL: it is none, or no memory. */
 int pm_show_id(const char *text, size_t len, uint64_t *ret_id);
@@ -32,5 +34,6 @@ int pm_show_id(const char *text, size_t len, uint64_t *ret_id);
 json_t *pm_show_wall(wall_ns when);                     /* ISO 8601 UTC; null for 0 */
 json_t *pm_show_hex(uint64_t n);                        /* 16 digits */
 
-/* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when fit). */
+/* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when
+ * fit). */
 bool pm_show_ready(const struct pm_view *view, json_t **ret_why);

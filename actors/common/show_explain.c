@@ -1,7 +1,7 @@
-/* actors/common/show_explain.c -- one request: what was decided, on what numbers, and what came of it.
+/* actors/common/show_explain.c -- one request: what was decided, and what came of it.
  *
- * Decisions and outcomes lie in different processes' rings and are joined by request id; a ring that
- * has passed the record is said to have (show.h).
+ * Decisions and outcomes lie in different processes' rings and are joined by request id; a ring
+ * that has passed the record is said to have (show.h).
  */
 #include "actors/common/show.h"
 
@@ -9,7 +9,7 @@
 
 #include "actors/common/decide/explain.h"
 
-#define SEQUENCE_BITS 40u               /* request id: incarnation of the ingress, its number there */
+#define SEQUENCE_BITS 40u /* request id: incarnation of the ingress, its number there */
 
 static json_t *
 known32(uint32_t n)
@@ -26,8 +26,10 @@ pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 
 	if (len < sizeof *head + sizeof *x || head->kind != JOURNAL_OUTCOME)
 		return NULL;
-	bool named = rows && rows->head && x->row < rows->capacity && rows->text[x->row].member[0] &&
-		     atomic_load_explicit(&rows->row[x->row].row_gen, memory_order_acquire) == x->row_gen;
+	bool named = rows && rows->head && x->row < rows->capacity &&
+		     rows->text[x->row].member[0] &&
+		     atomic_load_explicit(&rows->row[x->row].row_gen, memory_order_acquire) ==
+			     x->row_gen;
 	o = json_object();
 	json_object_set_new(o, "request_id", pm_show_hex(head->request_id));
 	json_object_set_new(o, "ask", json_integer(head->ask));
@@ -46,14 +48,16 @@ pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	json_object_set_new(o, "prompt_tokens", known32(x->prompt));
 	json_object_set_new(o, "cached_tokens", known32(x->cached));
 	json_object_set_new(o, "completion_tokens", known32(x->completion));
-	json_object_set_new(o, "our_prompt_tokens", x->our_prompt ? json_integer(x->our_prompt) : json_null());
+	json_object_set_new(o, "our_prompt_tokens",
+			    x->our_prompt ? json_integer(x->our_prompt) : json_null());
 	json_object_set_new(o, "our_cached_tokens", json_integer(x->our_cached));
 	json_object_set_new(o, "predicted_ttft_us", known32(x->predicted_us));
 	json_object_set_new(o, "pending_tokens", json_integer(x->pending));
 	json_object_set_new(o, "context_tokens", json_integer(x->context));
 	json_object_set_new(o, "decoding", json_integer(x->decoding));
 	json_object_set_new(o, "bytes_out", json_integer((json_int_t)x->bytes_out));
-	text = x->error[0] ? json_stringn(x->error, strnlen(x->error, sizeof x->error)) : json_null();
+	text = x->error[0] ? json_stringn(x->error, strnlen(x->error, sizeof x->error)) :
+			     json_null();
 	json_object_set_new(o, "error", text ? text : json_string("?"));
 	return o;
 }
@@ -63,7 +67,7 @@ struct search {
 	uint64_t id;
 	json_t *decisions, *outcome;
 	uint64_t newest;                        /* request id of that ingress, as far as seen */
-	uint32_t policy_inc;                    /* of the outcome: whose answer was applied; 0 none */
+	uint32_t policy_inc; /* of the outcome: whose answer was applied; 0 none */
 	bool passed;                            /* a ring that may have held it has wrapped */
 };
 
@@ -87,7 +91,8 @@ on_outcome(void *arg, const struct pm_view_process *from, const void *record, si
 	const struct journal_record *head = record;
 	struct search *s = arg;
 
-	if (head->kind != JOURNAL_OUTCOME || from->incarnation != (uint32_t)(s->id >> SEQUENCE_BITS))
+	if (head->kind != JOURNAL_OUTCOME ||
+	    from->incarnation != (uint32_t)(s->id >> SEQUENCE_BITS))
 		return true;
 	if (head->request_id > s->newest)
 		s->newest = head->request_id;
@@ -102,12 +107,14 @@ on_outcome(void *arg, const struct pm_view_process *from, const void *record, si
 static bool
 in_a_slot(struct search *s)
 {
-	const struct pm_view_ingress *in = pm_view_ingress(s->view, (uint32_t)(s->id >> SEQUENCE_BITS));
+	const struct pm_view_ingress *in =
+		pm_view_ingress(s->view, (uint32_t)(s->id >> SEQUENCE_BITS));
 	bool live = false;
 
 	for (uint32_t k = 1; in && in->slots.slot && k <= in->slots.capacity; k++) {
 		const struct slot *slot = &in->slots.slot[k];
-		unsigned state = slot_state(atomic_load_explicit(&slot->word, memory_order_acquire));
+		unsigned state =
+			slot_state(atomic_load_explicit(&slot->word, memory_order_acquire));
 
 		if (slot->request_id > s->newest)
 			s->newest = slot->request_id;
@@ -122,8 +129,9 @@ rings_passed(struct search *s)
 	for (unsigned i = 0; i < s->view->n_processes; i++) {
 		const struct pm_view_process *p = &s->view->process[i];
 
-		if (p->role == ROLE_POLICY || (p->role == ROLE_INGRESS &&
-					       p->incarnation == (uint32_t)(s->id >> SEQUENCE_BITS)))
+		if (p->role == ROLE_POLICY ||
+		    (p->role == ROLE_INGRESS &&
+		     p->incarnation == (uint32_t)(s->id >> SEQUENCE_BITS)))
 			s->passed |= journal_tail(&p->process.journal) > 0;
 	}
 	s->passed |= s->view->deaths > PM_VIEW_GONE_KEPT;
@@ -180,7 +188,7 @@ pm_show_explain(const struct pm_view *view, uint64_t id)
 	if (live) {
 		state = "live";
 		if (!decided)
-			why = s.passed ? "its decision record has been overwritten, or it is not decided yet" :
+			why = s.passed ? "not decided yet, or its decision has been overwritten" :
 					 "not decided yet";
 	} else if (s.outcome && !decided) {
 		why = s.policy_inc == 0 ? "no decision was applied to it" :

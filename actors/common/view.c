@@ -64,7 +64,9 @@ static int
 take_process(struct pm_view *view, const struct msg_segment *m, int fd)
 {
 	struct pm_view_process p = {
-		.role = (enum process_role)m->role, .index = m->index, .incarnation = m->incarnation,
+		.role = (enum process_role)m->role,
+		.index = m->index,
+		.incarnation = m->incarnation,
 		.generation = m->generation,
 	};
 	void *more = grown(view->process, view->n_processes, &view->cap_processes,
@@ -76,7 +78,8 @@ take_process(struct pm_view *view, const struct msg_segment *m, int fd)
 	}
 	view->process = more;
 	for (unsigned i = view->n_processes; i-- > 0;)          /* told twice */
-		if (view->process[i].role == p.role && view->process[i].incarnation == p.incarnation)
+		if (view->process[i].role == p.role &&
+		    view->process[i].incarnation == p.incarnation)
 			process_drop(view, i);
 	int r = process_attach(&p.process, fd, false);
 
@@ -428,7 +431,8 @@ pm_view_worker(const struct pm_view *view, uint16_t id, mono_ns now, struct pm_v
 	w.cache_since_ns = load64(&row->cache_since_ns);
 	w.block_tokens = row->block_tokens;
 	if (!w.block_tokens)
-		w.block_tokens = atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
+		w.block_tokens =
+			atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
 	if (!w.block_tokens && (w.reading.known & KNOWN_BLOCK_TOKENS))
 		w.block_tokens = w.reading.block_tokens;
 	w.received = load64(&row->received);
@@ -451,14 +455,17 @@ pm_view_roster(const struct pm_view *view, unsigned i, struct roster_entry *ret)
 	if (!view->roster.head || i >= ROSTER_MAX)
 		return false;
 	for (unsigned t = 0; t < ROSTER_TRIES; t++) {
-		uint64_t version = atomic_load_explicit(&view->roster.head->version, memory_order_acquire);
-		uint32_t state = atomic_load_explicit(&view->roster.entry[i].state, memory_order_acquire);
+		uint64_t version =
+			atomic_load_explicit(&view->roster.head->version, memory_order_acquire);
+		uint32_t state =
+			atomic_load_explicit(&view->roster.entry[i].state, memory_order_acquire);
 
 		memcpy(ret, &view->roster.entry[i], sizeof *ret);
 		ret->last_exit[sizeof ret->last_exit - 1] = 0;
 		atomic_store_explicit(&ret->state, state, memory_order_relaxed);
 		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(&view->roster.head->version, memory_order_relaxed) == version)
+		if (atomic_load_explicit(&view->roster.head->version, memory_order_relaxed) ==
+		    version)
 			break;
 	}
 	return atomic_load_explicit(&ret->state, memory_order_relaxed) != ROSTER_EMPTY;
@@ -483,12 +490,13 @@ pm_view_journals(const struct pm_view *view, enum process_role role, pm_view_rec
 
 	for (unsigned i = 0; i < view->n_processes; i++) {
 		const struct pm_view_process *p = &view->process[i];
-		const struct journal_record *head = (const struct journal_record *)(const void *)buf;
+		const struct journal_record *head =
+			(const struct journal_record *)(const void *)buf;
 		uint64_t position = 0, lost = 0, end;
 
 		if (p->role != role)
 			continue;
-		end = journal_head(&p->process.journal);        /* a busy writer must not keep us here */
+		end = journal_head(&p->process.journal); /* a busy writer must not keep us here */
 		while (position < end &&
 		       journal_read(&p->process.journal, &position, buf, sizeof buf, &lost) == 1)
 			if (!f(arg, p, buf, head->len))

@@ -1,11 +1,12 @@
 /* actors/common/view.h -- all shared memory of a run, read-only, for those who show it.
  *
- * Meaning    What the supervisor hands to admin at birth and to a tool that attaches: the worker table,
- *            the prefix index's head, the roster, the documents in force, and per process its counters
- *            and journal, per ingress its column and slots.  Nothing is computed until it is asked for.
- * Dead       A dead policy or ingress process stays in view, up to PM_VIEW_GONE_KEPT of them, newest
- *            kept: explain and record want its journal.  Its counters are added to those of its
- *            role and index when it leaves, so that a sum never falls while this view lives.
+ * Meaning    What the supervisor hands to admin at birth and to a tool that attaches: the worker
+ *            table, the prefix index's head, the roster, the documents in force, and per process
+ *            its counters and journal, per ingress its column and slots.  Nothing is computed until
+ *            it is asked for.
+ * Dead       A dead policy or ingress process stays in view, up to PM_VIEW_GONE_KEPT of them,
+ *            newest kept: explain and record want its journal.  Its counters are added to those of
+ *            its role and index when it leaves, so that a sum never falls while this view lives.
  * Ownership  the view owns every mapping.  pm_view_segment takes the descriptor, also on failure.
  * Threads    one.  Nothing here is on the request path; nothing waits.
  * Errors     a segment of another layout is refused (-ESTALE) and what it would show is absent.
@@ -68,9 +69,11 @@ void pm_view_birth(struct pm_view *view, struct birth *birth);
 	/* All segments not taken yet.  Those it cannot read are left out. */
 void pm_view_gone(struct pm_view *view, enum process_role role, uint32_t incarnation);
 bool pm_view_born(const struct pm_view *view, uint32_t incarnation);    /* ever an ingress here? */
-const struct pm_view_ingress *pm_view_ingress(const struct pm_view *view, uint32_t incarnation); /* NULL */
+const struct pm_view_ingress *pm_view_ingress(const struct pm_view *view,
+					      uint32_t incarnation); /* NULL */
 
-uint64_t pm_view_count(const struct pm_view *view, enum process_role role, uint32_t index, enum counter c);
+uint64_t pm_view_count(const struct pm_view *view, enum process_role role, uint32_t index,
+		       enum counter c);
 	/* Counters: all that this seat ever counted, as far as seen; gauges: the live ones' sum. */
 const struct index_header *pm_view_index(const struct pm_view *view);   /* NULL: absent */
 
@@ -82,7 +85,7 @@ struct pm_view_worker {
 	uint16_t row, rank;
 	uint32_t row_gen;
 	char name[ROW_NAME_MAX], set[ROW_NAME_MAX], url[ROW_URL_MAX], model[ROW_URL_MAX];
-	const char *pool;                       /* first that names its set; NULL: none or unknown */
+	const char *pool; /* first that names its set; NULL: none or unknown */
 	enum row_state state;
 	struct row_reading reading;
 	bool fresh;                             /* the reading is of the last PM_VIEW_READING_NS */
@@ -90,12 +93,13 @@ struct pm_view_worker {
 	struct row_predictor predictor;
 	struct pm_view_load load;
 	unsigned cache_state, cache_reason;
-	uint32_t block_tokens;                  /* configured, else as events, else as metrics say; 0 */
+	uint32_t block_tokens; /* configured, else as events, else as metrics say; 0 */
 	mono_ns cache_since_ns;
 	uint64_t received, decoded, applied, orphaned, failed, skipped, gaps, restarts;
 	uint64_t seen_seq, applied_seq;         /* + 1; 0 none */
 };
-bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now, struct pm_view_worker *ret);
+bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now,
+		    struct pm_view_worker *ret);
 	/* false: no such row, or absent. */
 unsigned pm_view_rows(const struct pm_view *view);              /* ask for 0 .. that - 1 */
 
@@ -106,7 +110,9 @@ mono_ns pm_view_heartbeat(const struct pm_view *view, enum process_role role, ui
 	/* 0: its segment is not in view. */
 
 /* Journals. */
-typedef bool pm_view_record_f(void *arg, const struct pm_view_process *from, const void *record, size_t len);
-void pm_view_journals(const struct pm_view *view, enum process_role role, pm_view_record_f *f, void *arg);
-	/* Every record still there, of live and kept dead processes of that role, each journal oldest
-	 * first; until f says false. */
+typedef bool pm_view_record_f(void *arg, const struct pm_view_process *from, const void *record,
+			      size_t len);
+void pm_view_journals(const struct pm_view *view, enum process_role role, pm_view_record_f *f,
+		      void *arg);
+	/* Every record still there, of live and kept dead processes of that role, each journal
+	 * oldest first; until f says false. */

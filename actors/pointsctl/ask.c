@@ -51,8 +51,8 @@ exchange(const char *path, const char *request, size_t *ret_len)
 		zmq_setsockopt(sock, ZMQ_LINGER, &linger, sizeof linger);
 		zmq_setsockopt(sock, ZMQ_MAXMSGSIZE, &most, sizeof most);
 	}
-	if (sock && zmq_connect(sock, endpoint) == 0 && zmq_send(sock, request, strlen(request), 0) >= 0 &&
-	    zmq_msg_recv(&m, sock, 0) >= 0) {
+	if (sock && zmq_connect(sock, endpoint) == 0 &&
+	    zmq_send(sock, request, strlen(request), 0) >= 0 && zmq_msg_recv(&m, sock, 0) >= 0) {
 		*ret_len = zmq_msg_size(&m);
 		text = malloc(*ret_len + 1);
 		if (text) {

@@ -1,7 +1,7 @@
-/* actors/pointsctl/ask.h -- ask pointsman-admin; where it does not answer, read the memory ourselves.
+/* actors/pointsctl/ask.h -- ask pointsman-admin; where it does not answer, read the memory.
  *
- * Both ways run the same code (actors/common/show.h), so the answer is the same but for one thing: admin
- * has been looking longer, and remembers more of the dead.
+ * Both ways run the same code (actors/common/show.h), so the answer is the same but for one thing:
+ * admin has been looking longer, and remembers more of the dead.
  */
 #pragma once
 #include "actors/pointsctl/pointsctl.h"

@@ -11,7 +11,8 @@ errors_of(const struct yaml_errors *errs)
 
 	for (size_t i = 0; i < errs->n; i++) {
 		const struct yaml_error *e = &errs->list[i];
-		json_t *one = json_object(), *file = json_string(e->file), *text = json_string(e->text);
+		json_t *one = json_object(), *file = json_string(e->file),
+		       *text = json_string(e->text);
 
 		json_object_set_new(one, "file", file ? file : json_string("?"));
 		json_object_set_new(one, "line", json_integer(e->line));
@@ -56,7 +57,8 @@ command_check(const struct options *o)
 	if (r < 0 && !yaml_errors_any(&errs))
 		complain("cannot load: %s", strerror(-r));
 	if (r == 0 && !o->json)
-		printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, %u workers\n",
+		printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, "
+		       "%u workers\n",
 		       m->n_models, m->n_policies, m->n_pools, m->n_sets, m->n_members);
 	manifest_free(&m);
 	yaml_errors_free(&errs);

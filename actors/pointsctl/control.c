@@ -22,7 +22,8 @@ control_connect(const char *run_dir, const char **why)
 	int fd, r;
 
 	*why = "the run directory's name is too long for a socket";
-	if (snprintf(sa.sun_path, sizeof sa.sun_path, "%s/control.sock", run_dir) >= (int)sizeof sa.sun_path)
+	if (snprintf(sa.sun_path, sizeof sa.sun_path, "%s/control.sock", run_dir) >=
+	    (int)sizeof sa.sun_path)
 		return -ENAMETOOLONG;
 	*why = "cannot make a socket";
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -95,7 +96,8 @@ control_attach(int sock, struct pm_view *view, const char **why)
 		return r;
 	while (clock_mono() < deadline) {
 		r = receive(sock, buf, &m, &fd, ATTACH_MS);
-		*why = r == -EPROTO ? "the supervisor speaks another version" : "the supervisor ended";
+		*why = r == -EPROTO ? "the supervisor speaks another version" :
+				      "the supervisor ended";
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -155,7 +157,8 @@ print_reloaded(const struct options *o, const struct msg_reloaded *m)
 	} else {
 		print_lines(stdout, m->text);
 		if (!o->dry_run)
-			printf("generation %u is in force; every ingress has acknowledged\n", m->generation);
+			printf("generation %u is in force; every ingress has acknowledged\n",
+			       m->generation);
 	}
 }
 

@@ -104,7 +104,8 @@ decode_file(const char *path, struct kv_batch *batch)
 		for (size_t i = 0; i < batch->n_events; i++)
 			kv_event_print_json(stdout, batch, &batch->events[i]);
 		if (batch->n_skipped)
-			complain("%s: %zu events of kinds we do not know, skipped", path, batch->n_skipped);
+			complain("%s: %zu events of kinds we do not know, skipped", path,
+				 batch->n_skipped);
 		if (batch->n_failed) {
 			complain("%s: %zu events could not be read: %s", path, batch->n_failed,
 				 batch->failed_why ? batch->failed_why : "");

@@ -24,7 +24,8 @@ place_of(struct feed *feed, const struct pm_view_process *p)
 }
 
 int
-feed_turn(struct feed *feed, const struct pm_view *view, enum process_role role, feed_f *f, void *arg)
+feed_turn(struct feed *feed, const struct pm_view *view, enum process_role role, feed_f *f,
+	  void *arg)
 {
 	_Alignas(8) char buf[JOURNAL_RECORD_MAX];
 	const struct journal_record *head = (const struct journal_record *)(const void *)buf;
@@ -39,7 +40,7 @@ feed_turn(struct feed *feed, const struct pm_view *view, enum process_role role,
 		at = place_of(feed, p);
 		if (!at)
 			return -ENOMEM;
-		end = journal_head(&p->process.journal);        /* what comes meanwhile: next turn */
+		end = journal_head(&p->process.journal); /* what comes meanwhile: next turn */
 		while (at->position < end) {
 			int r = journal_read(&p->process.journal, &at->position, buf, sizeof buf,
 					     &feed->lost);

@@ -40,27 +40,33 @@ show(const struct options *o, json_t *result, void (*print)(const json_t *))
 static void
 print_stat(const json_t *s)
 {
-	const json_t *requests = json_object_get(s, "requests"), *index = json_object_get(s, "index");
+	const json_t *requests = json_object_get(s, "requests"),
+		     *index = json_object_get(s, "index");
 	const json_t *list = json_object_get(s, "processes");
 	struct table *t;
 	char a[UNIT_TEXT], b[UNIT_TEXT];
 	size_t i;
 	json_t *p;
 
-	printf("generation %lld (config %s, in force since %s), reload %s%s\n", number_at(s, "generation"),
-	       text_at(s, "config_hash", "-"), text_at(s, "committed", "-"), text_at(s, "reload", "-"),
+	printf("generation %lld (config %s, in force since %s), reload %s%s\n",
+	       number_at(s, "generation"), text_at(s, "config_hash", "-"),
+	       text_at(s, "committed", "-"), text_at(s, "reload", "-"),
 	       json_is_true(json_object_get(s, "draining")) ? ", draining" : "");
 	if (text_at(s, "last_error", NULL))
 		printf("last reload refused: %s\n", text_at(s, "last_error", ""));
-	printf("workers  %lld of %lld up\n", number_at(s, "workers_up"), number_at(s, "workers_count"));
-	printf("requests %lld: %lld ok, %lld client errors, %lld failed, %lld cancelled, %lld live\n",
-	       number_at(requests, "total"), number_at(requests, "ok"), number_at(requests, "client_error"),
-	       number_at(requests, "failed"), number_at(requests, "cancelled"), number_at(requests, "live"));
+	printf("workers  %lld of %lld up\n", number_at(s, "workers_up"),
+	       number_at(s, "workers_count"));
+	printf("requests %lld: %lld ok, %lld client errors, %lld failed, %lld cancelled, "
+	       "%lld live\n",
+	       number_at(requests, "total"), number_at(requests, "ok"),
+	       number_at(requests, "client_error"), number_at(requests, "failed"),
+	       number_at(requests, "cancelled"), number_at(requests, "live"));
 	if (json_is_object(index))
 		printf("index    %lld blocks of %lld\n", number_at(index, "entries"),
 		       number_at(index, "lanes") * 7 / 10);
 	putchar('\n');
-	t = table_new("ROLE >INDEX >INCARNATION >GEN >PID STATE >SINCE >HEARTBEAT >RESTARTS LAST-EXIT");
+	t = table_new(
+		"ROLE >INDEX >INCARNATION >GEN >PID STATE >SINCE >HEARTBEAT >RESTARTS LAST-EXIT");
 	json_array_foreach(list, i, p) {
 		table_json(t, p, "role");
 		table_json(t, p, "index");
@@ -92,14 +98,16 @@ static void
 print_workers(const json_t *result)
 {
 	const json_t *list = json_object_get(result, "workers");
-	struct table *t = table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
-				    "CACHE >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
+	struct table *t =
+		table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
+			  "CACHE >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
 	char a[UNIT_TEXT];
 	size_t i;
 	json_t *w;
 
 	json_array_foreach(list, i, w) {
-		const json_t *reading = json_object_get(w, "reading"), *cache = json_object_get(w, "cache");
+		const json_t *reading = json_object_get(w, "reading"),
+			     *cache = json_object_get(w, "cache");
 		const json_t *predictor = json_object_get(w, "predictor");
 		const json_t *kv = json_object_get(reading, "kv_usage");
 
@@ -141,7 +149,8 @@ static void
 print_requests(const json_t *result)
 {
 	const json_t *list = json_object_get(result, "requests");
-	struct table *t = table_new("ID >INGRESS STATE >AGE ROUTE WORKER >TRY PHASE >PROMPT >PREFILL >GEN PEER");
+	struct table *t = table_new(
+		"ID >INGRESS STATE >AGE ROUTE WORKER >TRY PHASE >PROMPT >PREFILL >GEN PEER");
 	char a[UNIT_TEXT];
 	size_t i;
 	json_t *r;
@@ -182,12 +191,14 @@ print_pair(const json_t *c, const char *what, const char *ours, const char *thei
 	char x[UNIT_TEXT], y[UNIT_TEXT];
 
 	if (is_time)
-		printf("%s predicted %s, was %s\n", what, unit_us(x, c, ours), unit_us(y, c, theirs));
+		printf("%s predicted %s, was %s\n", what, unit_us(x, c, ours),
+		       unit_us(y, c, theirs));
 	else if (json_is_integer(a) && json_is_integer(b))
 		printf("%s ours %lld, the engine's %lld\n", what, (long long)json_integer_value(a),
 		       (long long)json_integer_value(b));
 	else
-		printf("%s ours %s, the engine's %s\n", what, json_is_integer(a) ? "known" : "unknown",
+		printf("%s ours %s, the engine's %s\n", what,
+		       json_is_integer(a) ? "known" : "unknown",
 		       json_is_integer(b) ? "known" : "unknown");
 }
 
@@ -201,18 +212,21 @@ print_outcome(const json_t *x)
 		printf("status %lld", number_at(x, "status"));
 	else
 		printf("no status");
-	printf("%s from %s after %lld attempts%s%s\n", json_is_true(json_object_get(x, "cancelled")) ?
-	       ", client gone," : "", text_at(x, "worker", "no worker"), number_at(x, "attempts"),
+	printf("%s from %s after %lld attempts%s%s\n",
+	       json_is_true(json_object_get(x, "cancelled")) ? ", client gone," : "",
+	       text_at(x, "worker", "no worker"), number_at(x, "attempts"),
 	       text_at(x, "error", NULL) ? ", error " : "", text_at(x, "error", ""));
 	printf("waited here %s, first byte %s after dispatch, last %s; ", unit_us(a, x, "queue_us"),
 	       unit_us(b, x, "ttft_us"), unit_us(c, x, "e2e_us"));
-	printf("%s to the client\n", unit_bytes(a, json_number_value(json_object_get(x, "bytes_out"))));
+	printf("%s to the client\n",
+	       unit_bytes(a, json_number_value(json_object_get(x, "bytes_out"))));
 }
 
 static void
 print_explain(const json_t *e)
 {
-	const json_t *decisions = json_object_get(e, "decisions"), *compare = json_object_get(e, "compare");
+	const json_t *decisions = json_object_get(e, "decisions"),
+		     *compare = json_object_get(e, "compare");
 	const json_t *outcome = json_object_get(e, "outcome");
 	size_t i;
 	json_t *d;
@@ -241,8 +255,10 @@ command_explain(const struct options *o)
 	bool found;
 
 	if (pm_show_id(o->args[0], strlen(o->args[0]), &id) < 0) {
-		complain("\"%s\" is no request id: 16 hexadecimal digits, as in x-pointsman-request-id",
-			 o->args[0]);
+		complain(
+			"\"%s\" is no request id: 16 hexadecimal digits, as in "
+			"x-pointsman-request-id",
+			o->args[0]);
 		return 1;
 	}
 	result = ask(o, "explain", "id", json_string(o->args[0]));

@@ -1,4 +1,5 @@
-/* actors/pointsctl/journal.c -- `journal record FILE` and `journal print FILE`; format: journal_file.h. */
+/* actors/pointsctl/journal.c -- `journal record FILE` and `journal print FILE`; format:
+ * journal_file.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -41,7 +42,9 @@ entry_write(struct recorder *rec, const struct journal_file_entry *head, const v
 static void
 names_write(struct recorder *rec)
 {
-	uint32_t n = rec->rows->head ? atomic_load_explicit(&rec->rows->head->count, memory_order_acquire) : 0;
+	uint32_t n = rec->rows->head ?
+			     atomic_load_explicit(&rec->rows->head->count, memory_order_acquire) :
+			     0;
 
 	for (uint32_t i = 0; i < n && i < rec->rows->capacity; i++) {
 		const struct row *row = &rec->rows->row[i];
@@ -55,8 +58,10 @@ names_write(struct recorder *rec)
 			continue;
 		rec->named[i] = name.row_gen;
 		snprintf(name.set, sizeof name.set, "%.*s", (int)sizeof text->set - 1, text->set);
-		snprintf(name.member, sizeof name.member, "%.*s", (int)sizeof text->member - 1, text->member);
-		snprintf(name.model, sizeof name.model, "%.*s", (int)sizeof text->model - 1, text->model);
+		snprintf(name.member, sizeof name.member, "%.*s", (int)sizeof text->member - 1,
+			 text->member);
+		snprintf(name.model, sizeof name.model, "%.*s", (int)sizeof text->model - 1,
+			 text->model);
 		entry_write(rec, &head, &name);
 	}
 }
@@ -102,10 +107,13 @@ ending(int signals)
 }
 
 static int
-record_loop(const struct options *o, int sock, int signals, struct pm_view *view, struct recorder *rec)
+record_loop(const struct options *o, int sock, int signals, struct pm_view *view,
+	    struct recorder *rec)
 {
-	struct journal_file_header head = {.magic = JOURNAL_FILE_MAGIC, .layout = JOURNAL_FILE_LAYOUT,
-					   .records = PROCESS_LAYOUT, .started = clock_wall()};
+	struct journal_file_header head = {.magic = JOURNAL_FILE_MAGIC,
+					   .layout = JOURNAL_FILE_LAYOUT,
+					   .records = PROCESS_LAYOUT,
+					   .started = clock_wall()};
 	mono_ns end = clock_mono() + (mono_ns)(o->seconds * 1e9);
 	struct feed feed = {0};
 	bool last = false;
@@ -128,7 +136,8 @@ record_loop(const struct options *o, int sock, int signals, struct pm_view *view
 		if (last || (rec->most && rec->records >= rec->most))
 			break;
 		fflush(rec->to);
-		last = ending(signals) || (o->seconds > 0 && clock_mono() >= end);      /* one turn more */
+		last = ending(signals) ||
+		       (o->seconds > 0 && clock_mono() >= end); /* one turn more */
 		if (!last)
 			last = control_turn(sock, view, RECORD_TURN_MS) == -EPIPE;
 	}
@@ -183,13 +192,14 @@ out:
 
 struct names {
 	struct rows_header head;
-	struct rows rows;                       /* arrays below, so that the same code names workers */
+	struct rows rows; /* arrays below, so that the same code names workers */
 };
 
 static int
 names_open(struct names *names)
 {
-	names->rows = (struct rows){.seg.fd = -1, .head = &names->head, .capacity = JOURNAL_FILE_NAMES};
+	names->rows =
+		(struct rows){.seg.fd = -1, .head = &names->head, .capacity = JOURNAL_FILE_NAMES};
 	names->rows.row = calloc(JOURNAL_FILE_NAMES, sizeof *names->rows.row);
 	names->rows.text = calloc(JOURNAL_FILE_NAMES, sizeof *names->rows.text);
 	return names->rows.row && names->rows.text ? 0 : -ENOMEM;
@@ -207,9 +217,11 @@ names_take(struct names *names, const struct journal_file_name *name)
 {
 	struct row_text *text = &names->rows.text[name->row];
 
-	atomic_store_explicit(&names->rows.row[name->row].row_gen, name->row_gen, memory_order_relaxed);
+	atomic_store_explicit(&names->rows.row[name->row].row_gen, name->row_gen,
+			      memory_order_relaxed);
 	snprintf(text->set, sizeof text->set, "%.*s", (int)sizeof name->set - 1, name->set);
-	snprintf(text->member, sizeof text->member, "%.*s", (int)sizeof name->member - 1, name->member);
+	snprintf(text->member, sizeof text->member, "%.*s", (int)sizeof name->member - 1,
+		 name->member);
 }
 
 static json_t *
@@ -275,10 +287,11 @@ print_record(const struct options *o, struct lines *lines, const struct names *n
 	return true;
 }
 
-/* One pass; the table form takes two, as an outcome may stand before its decision.  0, -EBADMSG, -EPIPE. */
+/* One pass; the table form takes two, as an outcome may stand before its decision.  0, -EBADMSG,
+ * -EPIPE. */
 static int
-print_pass(const struct options *o, FILE *from, struct lines *lines, struct names *names, bool decisions,
-	   bool others)
+print_pass(const struct options *o, FILE *from, struct lines *lines, struct names *names,
+	   bool decisions, bool others)
 {
 	_Alignas(8) char payload[JOURNAL_RECORD_MAX];
 	const struct journal_record *record = (const struct journal_record *)(const void *)payload;
@@ -299,7 +312,8 @@ print_pass(const struct options *o, FILE *from, struct lines *lines, struct name
 		} else if (e.kind == JOURNAL_FILE_RECORD) {
 			bool decision = e.len >= sizeof *record && record->kind == JOURNAL_DECISION;
 
-			if ((decision ? decisions : others) && !print_record(o, lines, names, &e, payload))
+			if ((decision ? decisions : others) &&
+			    !print_record(o, lines, names, &e, payload))
 				return -EBADMSG;
 		}
 	}
@@ -326,8 +340,8 @@ print(const struct options *o, const char *path)
 		return 1;
 	}
 	if (head.layout != JOURNAL_FILE_LAYOUT || head.records != PROCESS_LAYOUT) {
-		complain("%s: layout %u with records of layout %u; this program reads %u with %u", path,
-			 head.layout, head.records, JOURNAL_FILE_LAYOUT, PROCESS_LAYOUT);
+		complain("%s: layout %u with records of layout %u; this program reads %u with %u",
+			 path, head.layout, head.records, JOURNAL_FILE_LAYOUT, PROCESS_LAYOUT);
 		fclose(from);
 		return 1;
 	}

@@ -86,7 +86,8 @@ number(char buf[24], const json_t *o, const char *key)
 static void
 print_table(struct lines *lines, const json_t *x, const json_t *d, wall_ns when)
 {
-	char a[24], b[24], c[24], two[64], ttft[64], at[32], t1[UNIT_TEXT], t2[UNIT_TEXT], t3[UNIT_TEXT];
+	char a[24], b[24], c[24], two[64], ttft[64], at[32], t1[UNIT_TEXT], t2[UNIT_TEXT],
+		t3[UNIT_TEXT];
 	const char *model = json_string_value(json_object_get(d, "model"));
 	const char *worker = json_string_value(json_object_get(x, "worker"));
 	const char *error = json_string_value(json_object_get(x, "error"));
@@ -95,22 +96,25 @@ print_table(struct lines *lines, const json_t *x, const json_t *d, wall_ns when)
 	struct tm tm;
 
 	if (!lines->headed)
-		fprintf(lines->to, "%-12s %-16s %-6s %-12s %-16s %7s %15s %19s %8s %6s %4s %3s %s\n", "TIME",
-			"ID", "STATUS", "WORKER", "MODEL", "PROMPT", "CACHED", "TTFT", "E2E", "TOKENS", "GEN",
-			"TRY", "ERROR");
+		fprintf(lines->to,
+			"%-12s %-16s %-6s %-12s %-16s %7s %15s %19s %8s %6s %4s %3s %s\n", "TIME",
+			"ID", "STATUS", "WORKER", "MODEL", "PROMPT", "CACHED", "TTFT", "E2E",
+			"TOKENS", "GEN", "TRY", "ERROR");
 	lines->headed = true;
 	localtime_r(&seconds, &tm);
 	strftime(at, sizeof at, "%H:%M:%S", &tm);
 	of_two(two, sizeof two, number(a, x, "cached_tokens"), number(b, x, "our_cached_tokens"));
 	of_two(ttft, sizeof ttft, unit_us(t1, x, "ttft_us"), unit_us(t2, x, "predicted_ttft_us"));
 	fprintf(lines->to, "%s.%03u %-16s %-6s %-12.12s %-16.16s", at,
-		(unsigned)(when / 1000000u % 1000u), json_string_value(json_object_get(x, "request_id")),
-		cancelled ? "gone" : number(a, x, "status"), worker ? worker : "-", model ? model : "-");
+		(unsigned)(when / 1000000u % 1000u),
+		json_string_value(json_object_get(x, "request_id")),
+		cancelled ? "gone" : number(a, x, "status"), worker ? worker : "-",
+		model ? model : "-");
 	fprintf(lines->to, " %7s %15s %19s %8s", number(b, x, json_is_integer(json_object_get(x,
 		"prompt_tokens")) ? "prompt_tokens" : "our_prompt_tokens"), two, ttft,
 		unit_us(t3, x, "e2e_us"));
-	fprintf(lines->to, " %6s %4s %3s %s\n", number(a, x, "completion_tokens"), number(b, x, "generation"),
-		number(c, x, "attempts"), error ? error : "-");
+	fprintf(lines->to, " %6s %4s %3s %s\n", number(a, x, "completion_tokens"),
+		number(b, x, "generation"), number(c, x, "attempts"), error ? error : "-");
 }
 
 void

@@ -1,8 +1,9 @@
 /* actors/pointsctl/lines.h -- one line a request: its outcome, joined with its decision.
  *
- * Meaning    Decisions are kept until their outcome comes, at most LINES_KEPT (the newest); an outcome
- *            whose decision is not there is shown without it.  Table form: what was predicted stands in
- *            brackets beside what was.  JSON form: the outcome's object with "decision" in it.
+ * Meaning    Decisions are kept until their outcome comes, at most LINES_KEPT (the newest); an
+ *            outcome whose decision is not there is shown without it.  Table form: what was
+ *            predicted stands in brackets beside what was.  JSON form: the outcome's object with
+ *            "decision" in it.
  * Ownership  rows is borrowed and names the workers.   Threads  one.
  */
 #pragma once

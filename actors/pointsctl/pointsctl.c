@@ -16,7 +16,8 @@
 
 #define DEFAULT_RUN_DIR "/run/pointsman"
 
-/* Options a subcommand may be given, as bits; -r is welcome to all, so that scripts need not tell apart. */
+/* Options a subcommand may be given, as bits; -r is welcome to all, so that scripts need not tell
+ * apart. */
 enum {
 	OPTION_OUTPUT = 2, OPTION_DRY_RUN = 4, OPTION_FOLLOW = 8, OPTION_N = 16,
 	OPTION_SECONDS = 32, OPTION_COUNT = 64,
@@ -30,25 +31,29 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{"check", "PATH...", "validate configuration files or directories; exit 1 with file:line:column",
-	 OPTION_OUTPUT, 1, 1000, command_check},
-	{"reload", "[--dry-run]", "load the configuration anew; back when every ingress works by it",
+	{"check", "PATH...",
+	 "validate configuration files or directories; exit 1 with file:line:column", OPTION_OUTPUT,
+	 1, 1000, command_check},
+	{"reload", "[--dry-run]",
+	 "load the configuration anew; back when every ingress works by it",
 	 OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},
-	{"stat", "", "generation, processes, totals",
-	 OPTION_OUTPUT, 0, 0, command_stat},
-	{"workers", "", "every worker: load, reading, cache state, predictor",
-	 OPTION_OUTPUT, 0, 0, command_workers},
+	{"stat", "", "generation, processes, totals", OPTION_OUTPUT, 0, 0, command_stat},
+	{"workers", "", "every worker: load, reading, cache state, predictor", OPTION_OUTPUT, 0, 0,
+	 command_workers},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
 	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
-	{"explain", "ID", "why a request went where it went, and what came of it",
-	 OPTION_OUTPUT, 1, 1, command_explain},
-	{"log", "[-f] [-n N]", "requests that ended, one a line: the last N (default 20), -f: and on",
+	{"explain", "ID", "why a request went where it went, and what came of it", OPTION_OUTPUT, 1,
+	 1, command_explain},
+	{"log", "[-f] [-n N]",
+	 "requests that ended, one a line: the last N (default 20), -f: and on",
 	 OPTION_OUTPUT | OPTION_FOLLOW | OPTION_N, 0, 0, command_log},
-	{"journal", "record FILE [--seconds S] [--count N]", "persist decisions and outcomes until ^C",
-	 OPTION_OUTPUT | OPTION_SECONDS | OPTION_COUNT, 2, 2, command_journal},
+	{"journal", "record FILE [--seconds S] [--count N]",
+	 "persist decisions and outcomes until ^C", OPTION_OUTPUT | OPTION_SECONDS | OPTION_COUNT,
+	 2, 2, command_journal},
 	{"journal", "print FILE", "read them back", OPTION_OUTPUT, 2, 2, NULL},
-	{"decode", "kv-events FILE...", "an engine's event payload (binary, or hex in *.hex) as JSON lines",
-	 OPTION_OUTPUT, 2, 1000, command_decode},
+	{"decode", "kv-events FILE...",
+	 "an engine's event payload (binary, or hex in *.hex) as JSON lines", OPTION_OUTPUT, 2,
+	 1000, command_decode},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -90,9 +95,11 @@ usage(FILE *to)
 		fprintf(to, "  %-46s %s\n", call, commands[i].doc);
 	}
 	fputs("  help                                           this text\n"
-	      "  -r RUNDIR      run directory of the pointsman to ask (default " DEFAULT_RUN_DIR ")\n"
+	      "  -r RUNDIR      run directory of the pointsman to ask (default " DEFAULT_RUN_DIR
+	      ")\n"
 	      "  --output FORM  table (for people, the default) or json\n"
-	      "exit: 0 done; 1 refused, not found or failed; 2 usage\n", to);
+	      "exit: 0 done; 1 refused, not found or failed; 2 usage\n",
+	      to);
 }
 
 static int
@@ -173,18 +180,21 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 			break;
 		case 'n':
 			if (!number(optarg, 1, 10000, &n))
-				return usage_error("-n %s: a number from 1 to 10000 is wanted", optarg);
+				return usage_error("-n %s: a number from 1 to 10000 is wanted",
+						   optarg);
 			o->n = (unsigned)n;
 			*given |= OPTION_N;
 			break;
 		case 's':
 			if (!seconds(optarg, &o->seconds))
-				return usage_error("--seconds %s: a positive number is wanted", optarg);
+				return usage_error("--seconds %s: a positive number is wanted",
+						   optarg);
 			*given |= OPTION_SECONDS;
 			break;
 		case 'c':
 			if (!number(optarg, 1, UINT64_MAX / 2, &o->count))
-				return usage_error("--count %s: a positive number is wanted", optarg);
+				return usage_error("--count %s: a positive number is wanted",
+						   optarg);
 			*given |= OPTION_COUNT;
 			break;
 		case 'h':

@@ -1,7 +1,8 @@
 /* actors/pointsctl/pointsctl.h -- the operator's tool: what its parts share.
  *
  * Exit       0 done; 1 refused, not found or failed, with the reason on standard error; 2 usage.
- * Reads      shared memory through descriptors the supervisor passes (read-only); writes nothing there.
+ * Reads      shared memory through descriptors the supervisor passes (read-only); writes nothing
+ *            there.
  * Threads    one.
  */
 #pragma once

@@ -1,7 +1,8 @@
 /* actors/pointsctl/table.h -- aligned columns and units for people.
  *
- * table_cell appends the next cell, row by row; a table prints itself with two blanks between columns,
- * the last column unpadded.  Out of memory ends the program: it only reads.   Threads  one.
+ * table_cell appends the next cell, row by row; a table prints itself with two blanks between
+ * columns, the last column unpadded.  Out of memory ends the program: it only reads.   Threads
+ * one.
  */
 #pragma once
 #include <jansson.h>
@@ -20,5 +21,5 @@ void table_free(struct table **table);
 #define UNIT_TEXT 16
 const char *unit_seconds(char buf[UNIT_TEXT], double s);        /* "1.2 ms", "3 h 10 m" */
 const char *unit_bytes(char buf[UNIT_TEXT], double bytes);      /* "1.5 MiB" */
-const char *unit_us(char buf[UNIT_TEXT], const json_t *object, const char *key);        /* "-": unknown */
+const char *unit_us(char buf[UNIT_TEXT], const json_t *object, const char *key); /* "-": unknown */
 const char *unit_s(char buf[UNIT_TEXT], const json_t *object, const char *key);

@@ -78,8 +78,8 @@ Test(introspect, every_verb_of_hello_answers)
 		char text[128];
 		json_t *said;
 
-		snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"%s\"%s}", verb, strcmp(verb, "explain") == 0 ?
-			 ", \"id\": \"0000030000000001\"" : "");
+		snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"%s\"%s}", verb,
+			 strcmp(verb, "explain") == 0 ? ", \"id\": \"0000030000000001\"" : "");
 		said = put_text(&w.view, text);
 		cr_assert(json_is_true(json_object_get(said, "ok")), "%s", verb);
 		cr_assert(json_is_object(json_object_get(said, "result")), "%s", verb);
@@ -100,6 +100,14 @@ Test(introspect, a_tag_comes_back_with_answers_and_refusals)
 	json_decref(o);
 	o = put_text(&view, "{\"v\": 1, \"verb\": \"dance\", \"tag\": 9}");
 	cr_assert_eq(world_number(o, "tag"), 9);
+	json_decref(o);
+	char text[1000];
+
+	snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"stat\", \"tag\": \"%0*d\"}", 257, 0);
+	refused(&view, text, "bad_request");
+	snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"stat\", \"tag\": \"%0*d\"}", 256, 0);
+	o = put_text(&view, text);
+	cr_assert_eq(strlen(world_text(o, "tag")), 256);
 	json_decref(o);
 }
 
@@ -136,7 +144,8 @@ Test(introspect, an_unknown_verb_too_long_to_repeat_is_still_answered)
 
 	pm_view_init(&view);
 	for (unsigned i = 0; i < 600; i++)
-		n += (size_t)snprintf(text + n, sizeof text - n, "\xc3\xa9");   /* cut within a character */
+		n += (size_t)snprintf(text + n, sizeof text - n,
+				      "\xc3\xa9"); /* cut within a character */
 	snprintf(text + n, sizeof text - n, "\"}");
 	o = put_text(&view, text);
 	cr_assert_str_eq(world_text(json_object_get(o, "error"), "code"), "unknown_verb");
@@ -175,8 +184,9 @@ Test(wire, hostile_msgpack_is_refused_with_a_reason)
 
 Test(wire, every_truncation_of_a_good_request_is_refused)
 {
-	json_t *request = json_pack("{s:i, s:s, s:[i, f, n, b, {s:s}]}", "v", 1, "verb", "stat", "more", -5, 1.5,
-				    1, "deep", "er"), *o;
+	json_t *request = json_pack("{s:i, s:s, s:[i, f, n, b, {s:s}]}", "v", 1, "verb", "stat",
+				    "more", -5, 1.5, 1, "deep", "er"),
+	       *o;
 	const char *why;
 	void *bytes;
 	size_t n;

@@ -59,12 +59,15 @@ Test(page, every_counter_of_a_role_is_there_once_and_what_is_unknown_is_left_out
 	cr_assert(strstr(page, "\npointsman_requests_total{process=\"ingress\",index=\"0\"} 41\n"));
 	cr_assert(strstr(page, "\npointsman_slots_used{process=\"ingress\",index=\"0\"} 2\n"));
 	cr_assert_not(strstr(page, "pointsman_requests_total{process=\"policy\""));
-	cr_assert(strstr(page, "pointsman_messages_unknown_total{process=\"policy\",index=\"0\"} 0\n"));
-	cr_assert(strstr(page, "pointsman_worker_waiting{worker=\"w0\",rank=\"0\",row=\"0\",set=\"set\","
+	cr_assert(strstr(page,
+			 "pointsman_messages_unknown_total{process=\"policy\",index=\"0\"} 0\n"));
+	cr_assert(strstr(page,
+			 "pointsman_worker_waiting{worker=\"w0\",rank=\"0\",row=\"0\",set=\"set\","
 			 "model=\"demo\"} 7\n"));
 	cr_assert(strstr(page, "model=\"demo\"} 0.25\n"));
 	cr_assert_not(strstr(page, "pointsman_worker_running{"));
-	cr_assert(strstr(page, "pointsman_worker_state{worker=\"w1\",rank=\"0\",row=\"1\",set=\"set\","
+	cr_assert(strstr(page,
+			 "pointsman_worker_state{worker=\"w1\",rank=\"0\",row=\"1\",set=\"set\","
 			 "model=\"demo\",state=\"down\"} 1\n"));
 	free(page);
 	world_end(&w);

@@ -41,7 +41,7 @@ Test(show, stat_names_every_process_by_role_and_state)
 	cr_assert_eq(world_number(p, "pid"), 4001);
 	cr_assert_eq(world_number(p, "restarts"), 1);
 	cr_assert_str_eq(world_text(p, "last_exit"), "signal 9 (Killed)");
-	cr_assert(json_is_null(json_object_get(p, "heartbeat_age_s")));         /* no such segment */
+	cr_assert(json_is_null(json_object_get(p, "heartbeat_age_s"))); /* no such segment */
 	json_decref(o);
 	world_end(&w);
 }
@@ -158,7 +158,7 @@ Test(show, explain_joins_decision_and_outcome_and_compares_them)
 	cr_assert_str_eq(world_text(json_object_get(o, "outcome"), "worker"), "w0");
 	cr_assert_eq(world_number(compare, "ttft_error_us"), -2000);
 	cr_assert_eq(world_number(compare, "prompt_tokens_error"), -1);
-	cr_assert(json_is_null(json_object_get(compare, "cached_tokens_error")));       /* unknown */
+	cr_assert(json_is_null(json_object_get(compare, "cached_tokens_error"))); /* unknown */
 	json_decref(o);
 	world_end(&w);
 }

@@ -38,7 +38,8 @@ Test(view, a_reading_ages_and_a_row_without_intent_is_not_there)
 
 	world_begin(&w);
 	cr_assert(pm_view_worker(&w.view, 0, clock_mono(), &worker) && worker.fresh);
-	cr_assert(pm_view_worker(&w.view, 0, clock_mono() + PM_VIEW_READING_NS + 1000000000u, &worker));
+	cr_assert(pm_view_worker(&w.view, 0, clock_mono() + PM_VIEW_READING_NS + 1000000000u,
+				 &worker));
 	cr_assert_not(worker.fresh);
 	w.rows.row[1].intent = INTENT_REMOVE;
 	cr_assert_not(pm_view_worker(&w.view, 1, clock_mono(), &worker));
@@ -91,7 +92,8 @@ Test(view, the_dead_are_kept_up_to_a_bound_the_oldest_leaving_first)
 	}
 	cr_assert_eq(kept, PM_VIEW_GONE_KEPT);
 	cr_assert(!first && last);
-	cr_assert_eq(pm_view_count(&w.view, ROLE_POLICY, 0, COUNTER_decisions), PM_VIEW_GONE_KEPT + 5);
+	cr_assert_eq(pm_view_count(&w.view, ROLE_POLICY, 0, COUNTER_decisions),
+		     PM_VIEW_GONE_KEPT + 5);
 	world_end(&w);
 }
 

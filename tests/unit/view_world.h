@@ -1,4 +1,5 @@
-/* tests/unit/view_world.h -- a run's segments as their owners have them, and a view that attached them. */
+/* tests/unit/view_world.h -- a run's segments as their owners have them, and a view that attached
+ * them. */
 #pragma once
 #include <criterion/criterion.h>
 #include <string.h>
@@ -20,8 +21,8 @@ struct view_world {
 #define WORLD_ID(n) ((uint64_t)WORLD_INGRESS << 40 | (n))
 
 static inline void
-world_hand(struct pm_view *view, const struct segment *seg, enum segment_kind kind, enum process_role role,
-	   uint32_t index, uint32_t incarnation)
+world_hand(struct pm_view *view, const struct segment *seg, enum segment_kind kind,
+	   enum process_role role, uint32_t index, uint32_t incarnation)
 {
 	struct msg_segment m = {.kind = (uint8_t)kind, .role = (uint8_t)role, .index = index,
 				.incarnation = incarnation};
@@ -100,9 +101,17 @@ world_outcome(struct view_world *w, uint64_t id, bool decided)
 {
 	struct journal_record head = {.kind = JOURNAL_OUTCOME, .request_id = id, .ask = 1,
 				      .policy_inc = decided ? WORLD_POLICY : 0, .when = 2000};
-	struct journal_outcome o = {.row = 0, .row_gen = 1, .status = 200, .attempts = 1, .ttft_us = 7000,
-				    .predicted_us = 5000, .prompt = 100, .cached = UINT32_MAX,
-				    .completion = 3, .our_prompt = 99, .e2e_us = 9000};
+	struct journal_outcome o = {.row = 0,
+				    .row_gen = 1,
+				    .status = 200,
+				    .attempts = 1,
+				    .ttft_us = 7000,
+				    .predicted_us = 5000,
+				    .prompt = 100,
+				    .cached = UINT32_MAX,
+				    .completion = 3,
+				    .our_prompt = 99,
+				    .e2e_us = 9000};
 
 	cr_assert_neq(journal_append(&w->ingress.journal, &head, &o, sizeof o, NULL, 0), 0);
 }
