@@ -21,7 +21,11 @@ def play(s, seen):
         if not head:
             return
         heard.put((head, body))
-        answer, end = script.get_nowait()
+        try:
+            answer, end = script.get_nowait()
+        except queue.Empty:
+            print(f"a request that nobody wrote an answer for: {body}", file=sys.stderr)
+            return
         if isinstance(answer, list):
             for piece in answer:
                 s.sendall(piece)
@@ -77,7 +81,7 @@ def event_streams():
 def cut_answers():
     """A whole answer, cut off at every byte, by an end and by a reset."""
     whole = case("ht04_trailers_ok.http")
-    status, _, body, end = ask(whole)
+    status, _, body, end = ask(whole, "eof")        # nothing is pooled: a stale connection would be tried anew
     assert (status, end) == (200, "clean"), (status, end)
     head = whole.index(b"\r\n\r\n") + 4
     plain = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
@@ -91,7 +95,7 @@ def cut_answers():
                 assert end == "clean" and json.loads(got)["error"]["code"] == "upstream_failed", where
                 assert at < head or how == "reset", where
                 continue
-            assert status == 200 and end == "eof" or (status == 200 and end == "reset"), where
+            assert status == 200 and end in ("eof", "reset"), where
             if answer is whole:
                 error = got.rfind(b"data: {\"error\"")
                 assert error >= 0 and body.startswith(got[:error].removesuffix(b"\n\n")), where
@@ -156,8 +160,7 @@ def recorded_requests():
     assert [a[1].get("connection") for a in got] == ["keep-alive", "keep-alive", "close"] and end == "eof", got
     got, end = talk(case("ht14_pipelined.http"), False, False, False, said=[JSON, CHUNKED])
     assert [a[0] for a in got] == [200] * 3 and b"demo-8b" in got[2][2] and end == "eof", got
-    data = case("ht15_headers_12k.http")
-    got, end = talk(data[:5] + data[5:].replace(b"Host: ", b"Connection: close\r\nHost: ", 1), False, said=[JSON])
+    got, end = talk(case("ht15_headers_12k.http").replace(b"Host: ", b"Connection: close\r\nHost: ", 1), False)
     assert got[0][0] == 200 and end == "eof", got
     got, end = talk(case("ht15_headers_70k.http"), False)
     assert got[0][0] == 431 and end == "eof", got
