@@ -577,13 +577,14 @@ heard_hello(struct ask *ask, unsigned p, const struct msg_hello *m)
 }
 
 static void
-heard_probed(struct ask *ask, unsigned p)
+heard_probed(struct ask *ask, unsigned p, mono_ns now)
 {
 	struct msg_reachable m = {.policy_gen = ask->policy[p].gen,
 				  .policy_inc = ask->policy[p].inc};
 
 	ask->policy[p].reachable = true;
 	ask->ops->tell(ask->arg, MSG_reachable, &m);
+	pump(ask, false, now); /* activated before it was connected: now it can be asked */
 }
 
 void
@@ -598,7 +599,7 @@ ask_heard(struct ask *ask, uint32_t gen, uint32_t inc, const struct msg *msg, mo
 		heard_hello(ask, p, &msg->u.hello);
 		break;
 	case MSG_probed:
-		heard_probed(ask, p);
+		heard_probed(ask, p, now);
 		break;
 	case MSG_answer:
 		heard_answer(ask, p, &msg->u.answer, now);

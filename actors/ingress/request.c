@@ -216,6 +216,7 @@ write_outcome(struct request *r, unsigned status, bool cancelled)
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 	struct journal_record head = {
 		.kind = JOURNAL_OUTCOME,
+		.config_hash = r->in->manifest->hash,
 		.request_id = slot->request_id,
 		.when = clock_wall(),
 		.policy_gen = slot->policy_gen,

@@ -545,6 +545,42 @@ Test(ask, messages_about_slots_that_do_not_exist_change_nothing)
 	teardown(&w);
 }
 
+/* Fields a healthy process would never send: nothing but its own question may be touched. */
+Test(ask, nonsense_in_answers_breaks_no_rule)
+{
+	for (unsigned seed = 1; seed <= 50; seed++) {
+		struct world w;
+		struct policy *p;
+
+		srand(seed);
+		setup(&w);
+		p = spawn(&w, 1);
+		ask_activate(&w.ask, 1, p->inc, w.now);
+		for (unsigned step = 0; step < 2000; step++) {
+			struct question q = {MSG_ask, (uint32_t)rand() % (SLOTS + 4),
+					     (uint32_t)rand() % 4, (uint32_t)rand() % 3};
+			uint32_t s = 1 + (uint32_t)rand() % SLOTS;
+
+			begin(&w);
+			/* It lies about what it has ended: op_released is not to believe its queue. */
+			p->head = p->tail;
+			if (rand() % 3 == 0)
+				say_cancelled(&w, p, &q);
+			else
+				say(&w, p, &q, (enum answer_verdict)(rand() % 6));
+			if (w.busy[s] && !w.over[s] && rand() % 2)
+				finish(&w, s);
+		}
+		die(&w, p);
+		for (uint32_t s = 1; s <= SLOTS; s++)
+			if (w.busy[s] && !w.over[s])
+				finish(&w, s);
+		for (uint32_t s = 1; s <= SLOTS; s++)
+			cr_assert(!w.busy[s]);
+		teardown(&w);
+	}
+}
+
 /* Every order: swaps, deaths, holds, clients that leave, full queues.  In the end every request has
  * had one end and every slot is free. */
 Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
