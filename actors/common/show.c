@@ -232,7 +232,9 @@ pm_show_ready(const struct pm_view *view, json_t **ret_why)
 		unsigned state = atomic_load_explicit(&e.state, memory_order_relaxed);
 
 		ingress |= e.role == ROLE_INGRESS && state == ROSTER_READY;
-		policy |= e.role == ROLE_POLICY && state == ROSTER_ACTIVE;
+		/* In a switch none is active for some milliseconds, and nobody need notice. */
+		policy |= e.role == ROLE_POLICY && (state == ROSTER_ACTIVE || state == ROSTER_STANDBY ||
+						    state == ROSTER_READY);
 	}
 	if (!head || atomic_load_explicit(&head->generation, memory_order_acquire) == 0)
 		json_array_append_new(why, json_string("no configuration is in force yet"));
@@ -241,7 +243,7 @@ pm_show_ready(const struct pm_view *view, json_t **ret_why)
 	if (!ingress)
 		json_array_append_new(why, json_string("no ingress process is ready"));
 	if (!policy)
-		json_array_append_new(why, json_string("no policy process is active"));
+		json_array_append_new(why, json_string("no policy process can be asked"));
 	*ret_why = why;
 	return json_array_size(why) == 0;
 }
@@ -301,7 +303,7 @@ cache_of(const struct pm_view_worker *w, mono_ns now)
 	json_object_set_new(o, "sequence", integer_if(w->seen_seq != 0, w->seen_seq - 1));
 	json_object_set_new(o, "sequence_applied",
 			    integer_if(w->applied_seq != 0, w->applied_seq - 1));
-	json_object_set_new(o, "received", json_integer((json_int_t)w->received));
+	json_object_set_new(o, "batches", json_integer((json_int_t)w->received));
 	json_object_set_new(o, "decoded", json_integer((json_int_t)w->decoded));
 	json_object_set_new(o, "applied", json_integer((json_int_t)w->applied));
 	json_object_set_new(o, "orphaned", json_integer((json_int_t)w->orphaned));

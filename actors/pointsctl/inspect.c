@@ -100,7 +100,7 @@ print_workers(const json_t *result)
 	const json_t *list = json_object_get(result, "workers");
 	struct table *t =
 		table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
-			  "CACHE >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
+			  "CACHE >BATCHES >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
 	char a[UNIT_TEXT];
 	size_t i;
 	json_t *w;
@@ -125,7 +125,8 @@ print_workers(const json_t *result)
 		else
 			table_cell(t, "-");
 		table_json(t, cache, "state");
-		table_json(t, cache, "received");
+		table_json(t, cache, "batches");
+		table_json(t, cache, "decoded");
 		table_json(t, cache, "applied");
 		table_json(t, cache, "gaps");
 		table_json(t, predictor, "state");

@@ -79,8 +79,9 @@ with h.House(ingresses=2) as house:
     text = house.ctl("explain", id).stdout
     assert id in text and worker in text and "TTFT" in text, text
     # The same prompt again goes to the blocks, and explain proves it.
-    h.until("the events to be applied", lambda: all(w["cache"]["state"] == "exact" for w in json.loads(house.ctl(
-        "workers", "--output", "json").stdout)["workers"] if w["worker"] == worker))
+    last = next(w for w in house.workers if w.name == worker).state()["next_seq"] - 1
+    h.until("the events to be applied", lambda: [w["cache"]["sequence_applied"] for w in json.loads(house.ctl(
+        "workers", "--output", "json").stdout)["workers"] if w["worker"] == worker] == [last])
     again, there = stream(house, long)
     e = ended(house, again)
     assert there == worker and e["compare"]["cached_tokens"] == e["compare"]["our_cached_tokens"] > 400, e["compare"]
@@ -145,7 +146,13 @@ with h.House(ingresses=2) as house:
     assert len({x["request_id"] for x in lines}) == 8 and all(x["status"] == 200 and
            x["decision"]["chosen_worker"] == x["worker"] for x in lines), lines
     house.hup()
-    h.until("the next generation", lambda: house.generation() == 2)
+
+    def swapped():
+        status, body, _ = h.request(house.admin, "GET", "/readyz")
+        assert status == 200, body              # all through the switch
+        return body["generation"] == 2
+
+    h.until("the next generation", swapped)
     last, _ = stream(house, long)
     assert json.loads(feed.stdout.readline())["generation"] == 2
     recorder.send_signal(signal.SIGINT)

@@ -56,13 +56,16 @@ Test(show, ready_says_each_thing_that_is_missing)
 	cr_assert_eq(json_array_size(why), 3);
 	json_decref(why);
 	w.roster.head->generation = 1;
-	enter(&w, 1, ROLE_POLICY, ROSTER_STANDBY);
+	enter(&w, 1, ROLE_POLICY, ROSTER_DRAINING);
 	enter(&w, 2, ROLE_INGRESS, ROSTER_STARTING);
 	cr_assert_not(pm_show_ready(&w.view, &why));
 	cr_assert_eq(json_array_size(why), 2);
 	json_decref(why);
-	enter(&w, 1, ROLE_POLICY, ROSTER_ACTIVE);
+	enter(&w, 1, ROLE_POLICY, ROSTER_READY);        /* in the middle of a switch */
 	enter(&w, 2, ROLE_INGRESS, ROSTER_READY);
+	cr_assert(pm_show_ready(&w.view, &why));
+	json_decref(why);
+	enter(&w, 1, ROLE_POLICY, ROSTER_ACTIVE);
 	cr_assert(pm_show_ready(&w.view, &why));
 	json_decref(why);
 	w.roster.head->draining = 1;
