@@ -562,7 +562,7 @@ Test(ask, nonsense_in_answers_breaks_no_rule)
 			uint32_t s = 1 + (uint32_t)rand() % SLOTS;
 
 			begin(&w);
-			/* It lies about what it has ended: op_released is not to believe its queue. */
+			/* It lies about its ends: op_released is not to believe its queue. */
 			p->head = p->tail;
 			if (rand() % 3 == 0)
 				say_cancelled(&w, p, &q);
