@@ -46,6 +46,17 @@ def reset(s):
     s.close()
 
 
+def rss_kib(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+
+def sanitized(pid):
+    """ASan keeps what is freed for a while: memory has another bound there."""
+    with open(f"/proc/{pid}/maps", "rb") as f:
+        return b"libasan" in f.read()
+
+
 class Door:
     def __init__(self):
         self.port, self.behind = low_port(), low_port()

@@ -1,6 +1,6 @@
 """Recorded bytes of clients and workers that broke others are played through a real Pointsman: whole, and cut
 off at every byte, ended and reset.  No answer that was cut is ever passed off as whole.  replay.py BACKEND"""
-import contextlib, itertools, json, os, pathlib, queue, socket, sys
+import itertools, json, os, pathlib, queue, socket, sys, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -26,7 +26,7 @@ def play(s, seen):
         except queue.Empty:
             print(f"a request that nobody wrote an answer for: {body}", file=sys.stderr)
             return
-        if isinstance(answer, list):
+        if not isinstance(answer, bytes):
             for piece in answer:
                 s.sendall(piece)
         else:
@@ -195,6 +195,30 @@ def drain(q):
     return out
 
 
+def slow_reader():
+    """A client that reads nothing makes its worker wait, in bounded memory; later it gets every byte."""
+    total, piece, sent = 32 << 20, bytes(range(256)) * 256, []
+
+    def said():
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % total
+        for _ in range(total // len(piece)):
+            yield piece
+            sent.append(time.monotonic())
+
+    ingress = house.pids("ingress")[0]
+    before = g.rss_kib(ingress)
+    script.put((said(), "keep"))
+    with raw.Client(house.port) as c:
+        c.send(raw.post(MODEL))
+        g.h.until("the worker to be made to wait", lambda: sent and time.monotonic() - sent[-1] > .5)
+        assert len(sent) * len(piece) < total // 2, len(sent)
+        grown = g.rss_kib(ingress) - before
+        status, _, body, end = c.answer()
+    assert (status, end) == (200, "clean") and body == piece * (total // len(piece))
+    assert grown < (65536 if g.sanitized(ingress) else 8192), f"{grown} KiB for one slow reader"
+    return grown
+
+
 def half_close(serve):
     """A client that closes its sending side after a whole request is gone, or not, as configured."""
     drain(heard)
@@ -220,6 +244,7 @@ with g.Group([g.Scenario(MODEL, workers="a", door=Worker)], BACKEND) as house:
     recorded_answers()
     recorded_requests()
     cut_requests()
+    print(f"{slow_reader()} KiB for a slow reader")
     half_close(False)
     print(house.settle())
 with g.Group([g.Scenario(MODEL, workers="a", door=Worker)], BACKEND, "  client: {halfClose: serve}") as house:
