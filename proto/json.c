@@ -445,9 +445,9 @@ decimal(const char *p, unsigned len)
 }
 #endif
 
-/* c->p is at an element: takes integers of at most seven digits, each with the comma and at most one
- * blank behind it, 64 bytes at a time.  *n counts them, out has room for max.  Stops at an element
- * (there is one: a comma was taken) that the careful way must read. */
+/* c->p is at an element: takes integers of at most seven digits, each with the comma and at most
+ * one blank behind it, 64 bytes at a time.  *n counts them, out has room for max.  Stops at an
+ * element (there is one: a comma was taken) that the careful way must read. */
 static void
 integer_run(struct json_cursor *c, uint32_t *out, size_t max, size_t *n)
 {

@@ -55,7 +55,8 @@ cursor_of(struct kv_slice s)
 static bool
 text_is(const struct frame_value *v, const char *text)
 {
-	return v->type == FRAME_STR && v->len == strlen(text) && memcmp(v->bytes, text, v->len) == 0;
+	return v->type == FRAME_STR && v->len == strlen(text) &&
+	       memcmp(v->bytes, text, v->len) == 0;
 }
 
 static bool

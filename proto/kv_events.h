@@ -73,7 +73,7 @@ struct kv_event {
 	struct kv_slice medium_text;	/* as sent */
 	struct kv_slice token_span;	/* token_ids as sent, msgpack */
 	struct kv_slice extra_span;	/* extra_keys as sent, msgpack */
-	struct kv_slice *extra_keys;	/* one msgpack value per hash, n 0: nil; NULL: none at all */
+	struct kv_slice *extra_keys; /* one msgpack value per hash, n 0: nil; NULL: none at all */
 };
 
 struct kv_batch {
@@ -97,7 +97,8 @@ struct kv_batch {
 };
 
 int kv_batch_decode(const void *payload, size_t n, struct kv_batch *ret_batch, const char **why);
-	/* Decode one payload into a batch begun as {0}.  0: events[] holds all that could be read, in
+	/* Decode one payload into a batch begun as {0}.  0: events[] holds all that could be read,
+	 * in
 	 * order.  -EBADMSG: no sane value or no batch; -EMSGSIZE; -ENOMEM.  On failure the batch is
 	 * empty and still owned. */
 void kv_batch_free(struct kv_batch *);

@@ -137,7 +137,8 @@ print_span(FILE *f, struct kv_slice span)
 						return;
 			} else {
 				fputc(map ? '{' : '[', f);
-				levels[depth++] = (struct level){map, map ? 2ull * v.len : v.len, 0};
+				levels[depth++] =
+					(struct level){map, map ? 2ull * v.len : v.len, 0};
 			}
 		} else if (key && v.type != FRAME_STR && v.type != FRAME_BIN) {
 			fputc('"', f);

@@ -213,7 +213,8 @@ pack_fields(struct out *o, const struct shape *shape, const char *base)
 			put_array(o, n);
 			for (uint32_t i = 0; i < n; i++) {
 				put_array(o, shape_fields(f->record));
-				r = pack_fields(o, f->record, (const char *)at + (size_t)i * f->stride);
+				r = pack_fields(o, f->record,
+						(const char *)at + (size_t)i * f->stride);
 				if (r < 0)
 					return r;
 			}
@@ -413,7 +414,8 @@ print_fields(FILE *to, const struct shape *shape, const char *base)
 			fputc('[', to);
 			for (uint32_t i = 0; i < n && i < f->max; i++) {
 				fputs(i ? ", {" : "{", to);
-				print_fields(to, f->record, (const char *)at + (size_t)i * f->stride);
+				print_fields(to, f->record,
+					     (const char *)at + (size_t)i * f->stride);
 				fputs(" }", to);
 			}
 			fputc(']', to);

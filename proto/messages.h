@@ -1,11 +1,12 @@
 /* proto/messages.h -- pack and unpack the messages of messages.def.
  *
- * From the one list: struct msg_<name>, struct rec_<name>, enum msg_id, and a descriptor table from which
- * one generic packer, unpacker and printer work.  Frames are msgpack arrays [id, fields...].
+ * From the one list: struct msg_<name>, struct rec_<name>, enum msg_id, and a descriptor table
+ * from which one generic packer, unpacker and printer work.  Frames are msgpack arrays [id,
+ * fields...].
  *
  * Errors     0 / negative errno; an unpacker never asserts and never allocates.
- * Ownership  slices (str, bin) of an unpacked message point into the frame; those of a message to pack
- *            are borrowed for the call.
+ * Ownership  slices (str, bin) of an unpacked message point into the frame; those of a message to
+ *            pack are borrowed for the call.
  * Cost       under 1 us for an answer with 4 candidates plus a copy of the hashes.  Any thread.
  */
 #pragma once
@@ -16,11 +17,15 @@
 #include <sys/types.h>
 #include "proto/slice.h"
 
-#define MESSAGES_ABI    1u              /* bumped when a meaning changes; birth and hello refuse others */
+#define MESSAGES_ABI 1u /* bumped when a meaning changes; birth and hello refuse others */
 #define MESSAGE_MAX     (1u << 20)      /* bytes of a frame; larger ones are refused unread */
 
 enum answer_verdict { VERDICT_CHOOSE = 1, VERDICT_HOLD, VERDICT_REJECT };
-enum token_source { TOKENS_NONE = 0, TOKENS_IDS, TOKENS_TOKENIZE };    /* how the prompt became tokens */
+enum token_source {
+	TOKENS_NONE = 0,
+	TOKENS_IDS,
+	TOKENS_TOKENIZE
+}; /* how the prompt became tokens */
 
 #define MSG_TYPE_u8  uint8_t
 #define MSG_TYPE_u16 uint16_t
@@ -32,7 +37,9 @@ enum token_source { TOKENS_NONE = 0, TOKENS_IDS, TOKENS_TOKENIZE };    /* how th
 
 #define RECORD(name, doc)                       struct rec_##name { uint8_t none;
 #define RECORD_END(name)                        };
-#define MSG(id, name, from, to, doc)            struct msg_##name { uint8_t none;   /* never sent; some have no field */
+#define MSG(id, name, from, to, doc)                                                               \
+	struct msg_##name {                                                                        \
+		uint8_t none; /* never sent; some have no field */
 #define MSG_END(name)                           };
 #define FIELD(owner, type, name, unit, doc)     MSG_TYPE_##type name;
 #define LIST(owner, record, name, max, doc)     uint32_t n_##name; struct rec_##record name[max];
@@ -84,9 +91,11 @@ struct msg {                            /* one unpacked message */
 };
 
 ssize_t msg_pack(enum msg_id id, const void *msg, void *buf, size_t cap);
-	/* Bytes written; -EMSGSIZE: does not fit; -EINVAL: no such message or a list over its max. */
+	/* Bytes written; -EMSGSIZE: does not fit; -EINVAL: no such message or a list over its max.
+	 */
 int msg_unpack(const void *frame, size_t len, struct msg *ret);
-	/* 0; -EBADMSG: not one sane msgpack array of that shape, a number out of its type's range, short,
+	/* 0; -EBADMSG: not one sane msgpack array of that shape, a number out of its type's range,
+	 * short,
 	 * a list over its max; -ENOMSG: unknown id (ret->id holds it). */
 const char *msg_name(enum msg_id id);           /* "unknown" */
 void msg_print(FILE *to, const struct msg *msg);/* one line: name field=value ... */

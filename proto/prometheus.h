@@ -56,6 +56,7 @@ bool prometheus_label_next(const struct prometheus_sample *, size_t *pos,
 	/* Walk the labels; begin with *pos = 0.  False: no more. */
 int prometheus_label_get(const struct prometheus_sample *, const char *label, char *ret_text,
 			 size_t cap);
-	/* The unescaped value, NUL-terminated: its length.  -ENOENT; -ENAMETOOLONG (nothing cut). */
+	/* The unescaped value, NUL-terminated: its length.  -ENOENT; -ENAMETOOLONG (nothing cut).
+	 */
 size_t prometheus_unescape(const char *value, size_t len, char *ret_text, size_t cap);
 	/* \\ \" \n undone; returns the length it has; writes at most cap - 1 bytes and a NUL. */

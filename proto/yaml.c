@@ -186,7 +186,8 @@ refuse_decoration(struct load *l, const yaml_event_t *ev, const yaml_char_t *anc
 {
 	if (anchor)
 		COMPLAIN(l, &ev->start_mark,
-			 "anchors are not supported (&%.40s): write the value out", (const char *)anchor);
+			 "anchors are not supported (&%.40s): write the value out",
+			 (const char *)anchor);
 	if (tag)
 		COMPLAIN(l, &ev->start_mark, "tags are not supported (%.60s)", (const char *)tag);
 }
@@ -372,8 +373,9 @@ complain_syntax(struct load *l, const char *text)
 	column = column_of(&p->problem_mark);
 	if (p->context && p->context_mark.line != p->problem_mark.line)
 		yaml_errors_add(l->errs, l->docs->file, line, column,
-				"not valid YAML: %s %s that begins at line %u, column %u", p->problem,
-				p->context, line_of(&p->context_mark), column_of(&p->context_mark));
+				"not valid YAML: %s %s that begins at line %u, column %u",
+				p->problem, p->context, line_of(&p->context_mark),
+				column_of(&p->context_mark));
 	else
 		yaml_errors_add(l->errs, l->docs->file, line, column, "not valid YAML: %s%s%s",
 				p->problem, p->context ? " " : "", p->context ? p->context : "");

@@ -76,7 +76,8 @@ arena_alloc(struct arena *arena, size_t len, size_t *ret_cap)
 			off = arena->fresh;
 			arena->fresh += cap;
 		} else if (s <= ARENA_MAX_SHIFT) {
-			/* Nothing fresh: split a larger freed region, giving back the upper halves. */
+			/* Nothing fresh: split a larger freed region, giving back the upper halves.
+			 */
 			off = arena->list[s].off[--arena->list[s].n];
 			arena->used += (uint64_t)1 << s;
 			while (s-- > shift)

@@ -3,8 +3,8 @@
  *      segment header | bytes
  *
  * Regions are powers of two from 4 KiB; the free lists live in the ingress's private memory (the
- * arena dies with the incarnation, nothing has to be rebuilt).  Freed chunks are reused before fresh
- * ones are touched: first touch costs 4.5 us a page.
+ * arena dies with the incarnation, nothing has to be rebuilt).  Freed chunks are reused before
+ * fresh ones are touched: first touch costs 4.5 us a page.
  * Writers    the owning ingress.  Readers: policy processes, by slot.
  */
 #pragma once
@@ -26,13 +26,14 @@ struct arena {                          /* process-local */
 	} list[ARENA_MAX_SHIFT + 1];            /* owner: freed regions per power of two */
 };
 
-int arena_create(struct arena *ret, uint32_t index, uint32_t incarnation, uint64_t size);       /* S */
-int arena_attach(struct arena *ret, int fd, bool writable);                                     /* takes fd */
+int arena_create(struct arena *ret, uint32_t index, uint32_t incarnation, uint64_t size); /* S */
+int arena_attach(struct arena *ret, int fd, bool writable); /* takes fd */
 void arena_detach(struct arena *arena);
 
 uint64_t arena_alloc(struct arena *arena, size_t len, size_t *ret_cap);
 	/* Owner.  Offset of a region of at least len bytes (its size in ret_cap), 0: none left. */
 void arena_free(struct arena *arena, uint64_t off, size_t cap);         /* owner; cap as returned */
 void *arena_at(const struct arena *arena, uint64_t off, size_t len);
-	/* Bytes at off, or NULL when [off, +len) is not inside: offsets from shared memory are checked
+	/* Bytes at off, or NULL when [off, +len) is not inside: offsets from shared memory are
+	 * checked
 	 * here before use. */

@@ -72,7 +72,8 @@ uint32_t
 column_applied(const struct column *column, uint32_t policy_incarnation)
 {
 	for (unsigned i = 0; i < COLUMN_STREAMS; i++) {
-		uint64_t word = atomic_load_explicit(&column->head->applied[i], memory_order_acquire);
+		uint64_t word =
+			atomic_load_explicit(&column->head->applied[i], memory_order_acquire);
 
 		if ((uint32_t)(word >> 32) == policy_incarnation)
 			return (uint32_t)word;
@@ -88,7 +89,8 @@ column_apply(struct column *column, uint32_t policy_incarnation, uint32_t number
 
 	/* Incarnations only grow: a new one takes the place of the oldest. */
 	for (unsigned i = 0; i < COLUMN_STREAMS; i++) {
-		uint64_t word = atomic_load_explicit(&column->head->applied[i], memory_order_relaxed);
+		uint64_t word =
+			atomic_load_explicit(&column->head->applied[i], memory_order_relaxed);
 		uint32_t incarnation = (uint32_t)(word >> 32);
 
 		if (incarnation == policy_incarnation) {
@@ -100,6 +102,7 @@ column_apply(struct column *column, uint32_t policy_incarnation, uint32_t number
 			oldest = i;
 		}
 	}
-	atomic_store_explicit(&column->head->applied[oldest], (uint64_t)policy_incarnation << 32 | number,
-			      memory_order_release);                                /* C1 */
+	atomic_store_explicit(&column->head->applied[oldest],
+			      (uint64_t)policy_incarnation << 32 | number,
+			      memory_order_release); /* C1 */
 }

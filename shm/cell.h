@@ -8,7 +8,8 @@
  *            ingress died and `gone` reached the policies.
  * Readers    policy (sums over live columns, adds its overlay), metrics, admin.
  * Order      latch.h; `applied` is release-stored after the cells it covers (C1), acquire-loaded
- *            before the cells are read (A1): watermarks, then cells, then overlay (protocols.md 5.4).
+ *            before the cells are read (A1): watermarks, then cells, then overlay (rules
+ *            of actors/README.md).
  * A cell whose row_gen differs from the row's reads as zero.
  */
 #pragma once
@@ -21,7 +22,7 @@
 #define POISON_RING     16u
 
 struct cell_values {
-	uint32_t pending;               /* prefill tokens dispatched, no first byte yet (uncached part) */
+	uint32_t pending; /* prefill tokens dispatched, no first byte yet (uncached part) */
 	uint32_t context;               /* prompt tokens of requests that are decoding */
 	uint32_t oldest_dispatch_ms;    /* mono ms, wrapping; of the oldest without first byte */
 	uint32_t last_first_ms;         /* mono ms, wrapping; of the newest first byte */
@@ -46,7 +47,7 @@ struct column_header {
 	uint32_t index, incarnation;
 	_Atomic uint32_t alive;                         /* S */
 	uint32_t rows;
-	_Atomic uint64_t applied[COLUMN_STREAMS];       /* policy incarnation 32 | answer number 32 */
+	_Atomic uint64_t applied[COLUMN_STREAMS]; /* policy incarnation 32 | answer number 32 */
 	_Atomic uint64_t routed_sent;                   /* seq of the newest `routed` to kvevents */
 	uint64_t pad0;
 	struct poison poison[POISON_RING];
@@ -61,14 +62,15 @@ struct column {                         /* process-local view */
 	uint32_t rows;
 };
 
-int column_create(struct column *ret, uint32_t index, uint32_t incarnation, uint32_t rows);    /* S */
-int column_attach(struct column *ret, int fd, bool writable);                                   /* takes fd */
+int column_create(struct column *ret, uint32_t index, uint32_t incarnation, uint32_t rows); /* S */
+int column_attach(struct column *ret, int fd, bool writable); /* takes fd */
 void column_detach(struct column *column);
 
 static inline void
 cell_write(struct cell *cell, uint32_t row_gen, const struct cell_values *values)
 {
-	latch_write(&cell->word, row_gen, cell->copies, CELL_WORDS, (const uint32_t *)(const void *)values);
+	latch_write(&cell->word, row_gen, cell->copies, CELL_WORDS,
+		    (const uint32_t *)(const void *)values);
 }
 
 /* Zeroes when the cell speaks of another row generation.  False: torn. */
@@ -76,7 +78,8 @@ static inline bool
 cell_read(const struct cell *cell, uint32_t row_gen, struct cell_values *ret)
 {
 	uint32_t tag;
-	bool whole = latch_read(&cell->word, &tag, cell->copies, CELL_WORDS, (uint32_t *)(void *)ret);
+	bool whole =
+		latch_read(&cell->word, &tag, cell->copies, CELL_WORDS, (uint32_t *)(void *)ret);
 
 	if (tag != row_gen)
 		*ret = (struct cell_values){0};
@@ -85,4 +88,5 @@ cell_read(const struct cell *cell, uint32_t row_gen, struct cell_values *ret)
 
 /* Watermark of one policy incarnation: its highest answer number applied or discarded; 0 none. */
 uint32_t column_applied(const struct column *column, uint32_t policy_incarnation);
-void column_apply(struct column *column, uint32_t policy_incarnation, uint32_t number); /* owner, C1 */
+void column_apply(struct column *column, uint32_t policy_incarnation,
+		  uint32_t number); /* owner, C1 */

@@ -7,7 +7,8 @@
 static size_t
 record_size(size_t payload)
 {
-	return (sizeof(struct journal_record) + payload + JOURNAL_ALIGN - 1) / JOURNAL_ALIGN * JOURNAL_ALIGN;
+	return (sizeof(struct journal_record) + payload + JOURNAL_ALIGN - 1) / JOURNAL_ALIGN *
+	       JOURNAL_ALIGN;
 }
 
 uint64_t
@@ -41,8 +42,8 @@ make_room(struct journal *journal, uint64_t position, size_t len)
 }
 
 static void
-write_record(struct journal *journal, uint64_t position, const struct journal_record *head, size_t len,
-	     const void *payload, size_t payload_len, const void *more, size_t more_len)
+write_record(struct journal *journal, uint64_t position, const struct journal_record *head,
+	     size_t len, const void *payload, size_t payload_len, const void *more, size_t more_len)
 {
 	struct journal_record *to;
 
@@ -82,7 +83,8 @@ journal_append(struct journal *journal, const struct journal_record *head, const
 }
 
 int
-journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap, uint64_t *ret_lost)
+journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap,
+	     uint64_t *ret_lost)
 {
 	for (;;) {
 		uint64_t tail = journal_tail(journal);
@@ -98,7 +100,7 @@ journal_read(const struct journal *journal, uint64_t *position, void *buf, size_
 			return -EBADMSG;
 		}
 		const struct journal_record *at = record_at(journal, *position);
-		uint64_t commit = atomic_load_explicit(&at->commit, memory_order_acquire);      /* A2 */
+		uint64_t commit = atomic_load_explicit(&at->commit, memory_order_acquire); /* A2 */
 		uint32_t len = at->len;
 		uint16_t kind = at->kind;
 		size_t room = journal->size - (*position & (journal->size - 1));

@@ -1,7 +1,7 @@
 /* shm/journal.h -- a ring of records that one process writes and any number tail.
  *
- *      journal_header: tail, head, size        ring: records, 64-byte aligned, never straddling the end
- *      record: header 64 | payload, padded to 64
+ *      journal_header: tail, head, size        ring: records, 64-byte aligned, never straddling
+ *      the end record: header 64 | payload, padded to 64
  *
  * Positions are byte counts that never wrap (u64); the byte is position % size.
  * Writer     one thread.  journal_append: new tail (W1), release fence, overwrite, commit word last
@@ -37,11 +37,13 @@ _Static_assert(sizeof(struct journal_record) == 64, "journal_record");
 struct journal_decision {               /* payload of DECISION, followed by n candidates */
 	uint32_t prompt_tokens, max_tokens, tenant;
 	int32_t priority;
-	uint8_t verdict, token_source, minimize, pad0;  /* enum answer_verdict, enum token_source, objective */
+	uint8_t verdict, token_source, minimize,
+		pad0; /* enum answer_verdict, enum token_source, objective */
 	uint16_t status, chosen_row;
 	uint32_t blocks, block_tokens;          /* hashed prompt blocks and their size */
 	uint64_t tags;
-	uint64_t stage_ns[8];                   /* asked, parsed, tokenized, hashed, matched, predicted, chosen, sent */
+	uint64_t stage_ns[8]; /* asked, parsed, tokenized, hashed, matched, predicted, chosen, sent
+			       */
 	char model[64], policy[32], rule[32];   /* cut */
 };
 _Static_assert(sizeof(struct journal_decision) == 232, "journal_decision");
@@ -94,13 +96,18 @@ struct journal {                        /* process-local view of a ring inside a
 	uint64_t size;
 };
 
-uint64_t journal_append(struct journal *journal, const struct journal_record *head, const void *payload,
-			size_t payload_len, const void *more, size_t more_len);
-	/* Writer.  Fills commit and len itself.  Returns the record's position + 1, 0 when too long.
+uint64_t journal_append(struct journal *journal, const struct journal_record *head,
+			const void *payload, size_t payload_len, const void *more, size_t more_len);
+	/* Writer.  Fills commit and len itself.  Returns the record's position + 1, 0 when too
+	 * long.
 	 * ~100 ns + copy. */
 uint64_t journal_tail(const struct journal *journal);
 uint64_t journal_head(const struct journal *journal);
-int journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap, uint64_t *ret_lost);
-	/* Any thread or process.  Copies the next record (PADs skipped) at *position to buf, advances.
-	 * 1: a record; 0: none yet; -EOVERFLOW never: being overtaken moves *position to tail, adds the
-	 * bytes to *ret_lost and goes on.  -EBADMSG: not a record there; *position moved to head. */
+int journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap,
+		 uint64_t *ret_lost);
+	/* Any thread or process.  Copies the next record (PADs skipped) at *position to buf,
+	 * advances.
+	 * 1: a record; 0: none yet; -EOVERFLOW never: being overtaken moves *position to tail,
+	 * adds the
+	 * bytes to *ret_lost and goes on.  -EBADMSG: not a record there; *position moved to head.
+	 */

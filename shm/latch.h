@@ -8,9 +8,9 @@
  *
  * Writers    one.   Readers  any number, never wait: at most 4 tries, then the fields are taken as
  *            last read (single words, so each is plausible) and `torn` is told.
- * Order      L0 release fence before the first store into a copy (arm64 accepts torn pairs without),
- *            L1 release-store of the word; A1 acquire-load of the word, A2 acquire fence before the
- *            second load of it.
+ * Order      L0 release fence before the first store into a copy (arm64 accepts torn pairs
+ *            without), L1 release-store of the word; A1 acquire-load of the word, A2 acquire fence
+ *            before the second load of it.
  */
 #pragma once
 #include <stdatomic.h>

@@ -10,7 +10,8 @@ const struct counter_info counter_info[COUNTER_END] = {
 #undef COUNTER
 };
 
-#define PROCESS_FIXED (sizeof(struct process_header) + PROCESS_COUNTERS * 8 + sizeof(struct journal_header))
+#define PROCESS_FIXED                                                                              \
+	(sizeof(struct process_header) + PROCESS_COUNTERS * 8 + sizeof(struct journal_header))
 
 static void
 process_view(struct process_segment *p, uint64_t journal_bytes)
@@ -27,8 +28,8 @@ process_view(struct process_segment *p, uint64_t journal_bytes)
 }
 
 int
-process_create(struct process_segment *ret, enum process_role role, uint32_t index, uint32_t incarnation,
-	       uint32_t generation, uint64_t journal_bytes)
+process_create(struct process_segment *ret, enum process_role role, uint32_t index,
+	       uint32_t incarnation, uint32_t generation, uint64_t journal_bytes)
 {
 	uint64_t geometry[4] = {journal_bytes};
 	struct process_segment p = {0};

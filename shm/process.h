@@ -22,7 +22,8 @@ enum counter {
 #undef COUNTER
 	COUNTER_END
 };
-_Static_assert(COUNTER_END <= PROCESS_COUNTERS, "counters.def outgrew the segment: bump PROCESS_LAYOUT");
+_Static_assert(COUNTER_END <= PROCESS_COUNTERS,
+	       "counters.def outgrew the segment: bump PROCESS_LAYOUT");
 
 struct counter_info {
 	const char *name, *type, *owner, *unit, *doc;   /* type: counter | gauge */
@@ -48,7 +49,7 @@ struct process_segment {                /* process-local view */
 
 int process_create(struct process_segment *ret, enum process_role role, uint32_t index,
 		   uint32_t incarnation, uint32_t generation, uint64_t journal_bytes);     /* S */
-int process_attach(struct process_segment *ret, int fd, bool writable);                    /* takes fd */
+int process_attach(struct process_segment *ret, int fd, bool writable); /* takes fd */
 void process_detach(struct process_segment *process);
 
 /* Owner, any thread. */

@@ -3,7 +3,8 @@
 
 #include <errno.h>
 
-#define ROSTER_SIZE (SEGMENT_BODY + sizeof(struct roster_header) + ROSTER_MAX * sizeof(struct roster_entry))
+#define ROSTER_SIZE                                                                                \
+	(SEGMENT_BODY + sizeof(struct roster_header) + ROSTER_MAX * sizeof(struct roster_entry))
 
 static void
 roster_view(struct roster *roster)

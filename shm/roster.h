@@ -34,7 +34,7 @@ struct roster_header {
 	_Atomic uint32_t last_reload_ok;
 	uint64_t config_hash;
 	wall_ns born, committed;
-	char last_error[512];                   /* file:line:column: text of the last refused reload */
+	char last_error[512]; /* file:line:column: text of the last refused reload */
 	uint64_t pad[58];
 };
 _Static_assert(sizeof(struct roster_header) == 1024, "roster_header");

@@ -77,7 +77,8 @@ rows_find(const struct rows *rows, uint64_t uid)
 	if (count > rows->capacity)
 		count = rows->capacity;
 	for (uint32_t i = 0; i < count; i++)
-		if (atomic_load_explicit(&rows->row[i].intent, memory_order_acquire) != INTENT_NONE &&
+		if (atomic_load_explicit(&rows->row[i].intent, memory_order_acquire) !=
+			    INTENT_NONE &&
 		    rows->row[i].uid == uid)
 			return (uint16_t)i;
 	return ROW_NONE;
@@ -137,7 +138,8 @@ row_state(const struct row *row, const struct row_reading *reading)
 const char *
 row_state_name(enum row_state state)
 {
-	static const char *const names[] = {"absent", "draining", "down", "suspect", "unproven", "up"};
+	static const char *const names[] = {"absent",  "draining", "down",
+					    "suspect", "unproven", "up"};
 
 	return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
@@ -145,7 +147,8 @@ row_state_name(enum row_state state)
 const char *
 cache_state_name(unsigned state)
 {
-	static const char *const names[] = {"none", "exact", "gap", "replaying", "stale", "approximate"};
+	static const char *const names[] = {"none",      "exact", "gap",
+					    "replaying", "stale", "approximate"};
 
 	return state < sizeof names / sizeof *names ? names[state] : "unknown";
 }

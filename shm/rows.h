@@ -8,10 +8,11 @@
  * Writers    each line exactly one: S supervisor, M metrics, K kvevents.  row_text: S.
  * Readers    any; multi-word lines of M are latched (latch.h), K's are single atomic words.
  * Identity   a row id stays with its uid.  A freed id is reused (row_gen + 1) only when no snapshot
- *            in use names it.  row_gen changes on re-add only: an engine restart retires index slots
- *            and nothing in the ledger.
+ *            in use names it.  row_gen changes on re-add only: an engine restart retires index
+ *            slots and nothing in the ledger.
  * Crash      S writes row_text and line 0 with intent NONE, release-stores intent last: a half-made
- *            row is invisible.  M dead: readings age (sampled_ns).  K dead: heartbeat of the index ages.
+ *            row is invisible.  M dead: readings age (sampled_ns).  K dead: heartbeat of the index
+ * ages.
  */
 #pragma once
 #include "shm/latch.h"
@@ -26,7 +27,14 @@
 enum row_kind { ROW_WORKER = 1, ROW_PROVIDER };
 enum row_intent { INTENT_NONE = 0, INTENT_SERVE, INTENT_DRAIN, INTENT_REMOVE };
 enum row_health { HEALTH_UNKNOWN = 0, HEALTH_UP, HEALTH_SUSPECT, HEALTH_DOWN };
-enum cache_state { CACHE_NONE = 0, CACHE_EXACT, CACHE_GAP, CACHE_REPLAYING, CACHE_STALE, CACHE_APPROXIMATE };
+enum cache_state {
+	CACHE_NONE = 0,
+	CACHE_EXACT,
+	CACHE_GAP,
+	CACHE_REPLAYING,
+	CACHE_STALE,
+	CACHE_APPROXIMATE
+};
 enum predictor_state { PREDICTOR_CALIBRATING = 0, PREDICTOR_READY, PREDICTOR_FROZEN };
 
 /* What of a reading is known (bit set in row_reading.known); missing is unknown, never zero. */
@@ -41,7 +49,7 @@ struct row_reading {                    /* M; 14 words */
 	uint32_t waiting, running;              /* requests, as the engine says */
 	float kv_usage;                         /* 0..1 */
 	uint32_t block_tokens, num_blocks, max_model_len;
-	uint32_t start_lo, start_hi;            /* wall ns of engine start, process_start_time_seconds */
+	uint32_t start_lo, start_hi; /* wall ns of engine start, process_start_time_seconds */
 	uint32_t health;                        /* enum row_health */
 	uint32_t misses;                        /* scrapes missed in a row */
 	uint32_t pad;
@@ -50,13 +58,22 @@ struct row_reading {                    /* M; 14 words */
 _Static_assert(sizeof(struct row_reading) == ROW_READING_WORDS * 4, "row_reading");
 
 /* Predicted TTFT = base + prefill * tokens + attention * tokens * (context + tokens / 2)
- *                + decode * decoding + context * decode context tokens   (seconds; prediction.md 1) */
-enum coef { COEF_BASE, COEF_PREFILL, COEF_ATTENTION, COEF_DECODE, COEF_CONTEXT, COEF_STEP, COEF_COUNT };
+ *                + decode * decoding + context * decode context tokens   (seconds)
+ */
+enum coef {
+	COEF_BASE,
+	COEF_PREFILL,
+	COEF_ATTENTION,
+	COEF_DECODE,
+	COEF_CONTEXT,
+	COEF_STEP,
+	COEF_COUNT
+};
 struct row_predictor {                  /* M; 14 words */
 	uint32_t version;                       /* +1 per publication; 0: never, use the prior */
 	uint32_t samples;
 	uint32_t state;                         /* enum predictor_state */
-	float coef[COEF_COUNT];                 /* s, s/token, s/token^2, s/decode, s/context token, s/step */
+	float coef[COEF_COUNT]; /* s, s/token, s/token^2, s/decode, s/context token, s/step */
 	float err_p50, err_p90;                 /* s, absolute error of predictions made */
 	uint32_t pad[3];
 };
@@ -71,7 +88,7 @@ struct row {
 	_Atomic uint8_t intent;                 /* enum row_intent; release-stored last */
 	uint16_t rank;                          /* data-parallel rank */
 	uint32_t block_tokens;                  /* configured; 0: from events or metrics */
-	uint32_t ranks;                         /* ranks that share the URL; > 1: send the rank header */
+	uint32_t ranks; /* ranks that share the URL; > 1: send the rank header */
 	uint64_t since_ns;                      /* mono; of this row_gen */
 	uint64_t pad0[4];
 	/* lines 1 - 2: M */
@@ -83,14 +100,16 @@ struct row {
 	_Atomic uint32_t predictor[2 * ROW_PREDICTOR_WORDS];
 	uint64_t pad2;
 	/* lines 5 - 6: K; each a single word */
-	_Atomic uint32_t cache_state;           /* enum cache_state | reason << 8 (enum cache_reason) */
-	_Atomic uint32_t event_block_tokens;    /* block size its full-attention events say; 0 none yet */
+	_Atomic uint32_t cache_state; /* enum cache_state | reason << 8 (enum cache_reason) */
+	_Atomic uint32_t
+		event_block_tokens; /* block size its full-attention events say; 0 none yet */
 	_Atomic uint64_t cache_since_ns;        /* mono */
 	_Atomic uint64_t open_seq;              /* batch being applied + 1 */
-	_Atomic uint64_t applied_seq;           /* last whole batch + 1; != open_seq: half a batch */
+	_Atomic uint64_t applied_seq; /* last whole batch + 1; != open_seq: half a batch */
 	_Atomic uint64_t seen_seq;              /* newest on the live wire + 1 */
 	_Atomic uint64_t engine_start_seen;     /* wall ns K acted on last */
-	_Atomic uint16_t slot_gpu, slot_offload, slot_spec_cur, slot_spec_old; /* index slot ids, 0 none */
+	_Atomic uint16_t slot_gpu, slot_offload, slot_spec_cur,
+		slot_spec_old; /* index slot ids, 0 none */
 	_Atomic uint16_t slot_demoted_gpu, slot_demoted_offload;
 	uint16_t pad3[2];
 	uint64_t pad4[8];
@@ -131,12 +150,12 @@ struct rows {                           /* process-local view */
 int rows_create(struct rows *ret, uint32_t capacity);                   /* S; published */
 int rows_attach(struct rows *ret, int fd, bool writable);               /* takes fd */
 void rows_detach(struct rows *rows);
-uint16_t rows_find(const struct rows *rows, uint64_t uid);              /* ROW_NONE; any intent but NONE */
+uint16_t rows_find(const struct rows *rows, uint64_t uid); /* ROW_NONE; any intent but NONE */
 
 void row_reading_write(struct row *row, const struct row_reading *reading);             /* M */
-bool row_reading_read(const struct row *row, struct row_reading *ret);                  /* false: torn */
+bool row_reading_read(const struct row *row, struct row_reading *ret); /* false: torn */
 void row_predictor_write(struct row *row, const struct row_predictor *predictor);       /* M */
-bool row_predictor_read(const struct row *row, struct row_predictor *ret);              /* false: torn */
+bool row_predictor_read(const struct row *row, struct row_predictor *ret); /* false: torn */
 
 static inline mono_ns
 row_reading_sampled(const struct row_reading *r)
@@ -153,7 +172,8 @@ row_reading_start(const struct row_reading *r)
 /* What all of it amounts to; the one place where it is derived. */
 enum row_state { ROW_ABSENT = 0, ROW_DRAINING, ROW_DOWN, ROW_SUSPECT, ROW_UNPROVEN, ROW_UP };
 enum row_state row_state(const struct row *row, const struct row_reading *reading);
-	/* UNPROVEN: never answered a health probe yet; may be tried when nothing better is there. */
+	/* UNPROVEN: never answered a health probe yet; may be tried when nothing better is there.
+	 */
 const char *row_state_name(enum row_state state);
 const char *cache_state_name(unsigned state);
 const char *cache_reason_name(unsigned reason);

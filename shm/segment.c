@@ -192,7 +192,8 @@ segment_claim(struct segment *seg)
 {
 	uint32_t pid = (uint32_t)getpid();
 
-	atomic_store_explicit(&seg->head->writer_start, process_start_ticks(pid), memory_order_relaxed);
+	atomic_store_explicit(&seg->head->writer_start, process_start_ticks(pid),
+			      memory_order_relaxed);
 	atomic_store_explicit(&seg->head->writer_pid, pid, memory_order_relaxed);
 	atomic_store_explicit(&seg->head->heartbeat_ns, clock_mono(), memory_order_relaxed);
 	atomic_fetch_add_explicit(&seg->head->epoch, 1, memory_order_release);

@@ -91,15 +91,20 @@ struct segment {
 
 int segment_create(struct segment *ret, enum segment_kind kind, uint32_t layout, size_t size,
 		   const uint64_t geometry[4]);
-	/* Supervisor only.  Zero-filled sealed memfd (SHRINK GROW SEAL), mode 0400, mapped read-write,
+	/* Supervisor only.  Zero-filled sealed memfd (SHRINK GROW SEAL), mode 0400, mapped
+	 * read-write,
 	 * header filled but for magic.  Sizes are rounded up to pages.  0, -ENOMEM, -errno. */
 void segment_publish(struct segment *seg);
 	/* S1: from here on others may attach.  Body must be initialised. */
 int segment_readonly_fd(const struct segment *seg);
-	/* New O_RDONLY descriptor (CLOEXEC) to pass to readers; -errno.  Make it in the supervisor. */
-int segment_attach(struct segment *ret, int fd, enum segment_kind kind, uint32_t layout, bool writable);
-	/* Takes ownership of fd (closed on failure).  Checks the whole header against the file before
-	 * any other byte is trusted.  0, -ESTALE other layout, -EBADMSG failed checks, -EACCES, -ENOMEM. */
+	/* New O_RDONLY descriptor (CLOEXEC) to pass to readers; -errno.  Make it in the
+	 * supervisor. */
+int segment_attach(struct segment *ret, int fd, enum segment_kind kind, uint32_t layout,
+		   bool writable);
+	/* Takes ownership of fd (closed on failure).  Checks the whole header against the file
+	 * before
+	 * any other byte is trusted.  0, -ESTALE other layout, -EBADMSG failed checks, -EACCES,
+	 * -ENOMEM. */
 void segment_claim(struct segment *seg);
 	/* Writer, once after attach: notes pid and start time, epoch + 1, first heartbeat. */
 void segment_detach(struct segment *seg);

@@ -38,7 +38,8 @@ slots_attach(struct slots *ret, int fd, bool writable)
 	if (r < 0)
 		return r;
 	uint64_t capacity = slots.seg.head->geometry[0];
-	if (capacity == 0 || capacity > 1u << 24 || slots_size((uint32_t)capacity) > slots.seg.size) {
+	if (capacity == 0 || capacity > 1u << 24 ||
+	    slots_size((uint32_t)capacity) > slots.seg.size) {
 		segment_detach(&slots.seg);
 		return -EBADMSG;
 	}

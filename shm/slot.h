@@ -10,8 +10,8 @@
  * Order      W1 release-store of word with state ASKED after every input field; A1 acquire-load of
  *            word by policy, which refuses a question whose {generation, ask} is not current.
  * Bytes      [head_off, +head_len) and [body_off, +body_len) of the arena of the same incarnation
- *            are immutable from the first ASKED until every policy process that was asked has chosen,
- *            rejected, answered `cancelled`, or exited (protocols.md 3 "Cancel").
+ *            are immutable from the first ASKED until every policy process that was asked has
+ *            chosen, rejected, answered `cancelled`, or exited.
  */
 #pragma once
 #include "shm/segment.h"
@@ -20,7 +20,14 @@
 #define SLOTS_DEFAULT   16384u
 
 enum slot_state {
-	SLOT_FREE = 0, SLOT_READ, SLOT_ASKED, SLOT_HELD, SLOT_CHOSEN, SLOT_SENT, SLOT_STREAM, SLOT_END
+	SLOT_FREE = 0,
+	SLOT_READ,
+	SLOT_ASKED,
+	SLOT_HELD,
+	SLOT_CHOSEN,
+	SLOT_SENT,
+	SLOT_STREAM,
+	SLOT_END
 };
 enum slot_phase { PHASE_NONE = 0, PHASE_PREFILL, PHASE_DECODE };
 enum reserve_state { RESERVE_NONE = 0, RESERVE_NOTED, RESERVE_TAKEN };
@@ -74,6 +81,7 @@ struct slots {                          /* process-local view */
 	uint32_t capacity;                      /* highest id */
 };
 
-int slots_create(struct slots *ret, uint32_t index, uint32_t incarnation, uint32_t capacity);   /* S */
-int slots_attach(struct slots *ret, int fd, bool writable);                                     /* takes fd */
+int slots_create(struct slots *ret, uint32_t index, uint32_t incarnation,
+		 uint32_t capacity);                        /* S */
+int slots_attach(struct slots *ret, int fd, bool writable); /* takes fd */
 void slots_detach(struct slots *slots);

@@ -44,7 +44,8 @@ void
 pm_panic(struct process_segment *process, const char *file, int line, const char *text)
 {
 	if (process && process->head)
-		snprintf(process->head->panic, sizeof process->head->panic, "%s:%d: %s", file, line, text);
+		snprintf(process->head->panic, sizeof process->head->panic, "%s:%d: %s", file, line,
+			 text);
 	log_error("panic %s:%d: %s", file, line, text);
 	abort();
 }
@@ -58,13 +59,14 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 	memset(actor, 0, sizeof *actor);
 	actor->signal_fd = -1;
 	actor->process.seg.fd = -1;
-	/* Before the first ZMQ context: its threads inherit the mask, and CZMQ must not take the handlers. */
+	/* Before the first ZMQ context: its threads inherit the mask, and CZMQ must not take the
+	 * handlers. */
 	setenv("ZSYS_SIGHANDLER", "false", 1);
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGHUP);               /* of a terminal: the supervisor's business, not ours */
+	sigaddset(&mask, SIGHUP); /* of a terminal: the supervisor's business, not ours */
 	sigaddset(&mask, SIGUSR1);
 	sigaddset(&mask, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
@@ -73,14 +75,16 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 
 	r = birth_take(&actor->birth);
 	if (r < 0) {
-		fprintf(stderr, "%s is started by pointsman, not by hand (%s)\n", name, strerror(-r));
+		fprintf(stderr, "%s is started by pointsman, not by hand (%s)\n", name,
+			strerror(-r));
 		return EXIT_INTERNAL;
 	}
 	actor->supervised = true;
 	log_open(name, actor->birth.index, actor->birth.incarnation, actor->birth.generation,
 		 (enum log_level)actor->birth.log_level);
 	actor->signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
-	fd = birth_segment_fd(&actor->birth, SEGMENT_PROCESS, actor->birth.role, actor->birth.incarnation, NULL);
+	fd = birth_segment_fd(&actor->birth, SEGMENT_PROCESS, actor->birth.role,
+			      actor->birth.incarnation, NULL);
 	r = fd < 0 ? fd : process_attach(&actor->process, fd, true);
 	if (r < 0 || actor->signal_fd < 0) {
 		log_error("begin failed: own segment: %s", strerror(-r));
@@ -132,7 +136,8 @@ watch_drop(struct pm_actor *actor, zsock_t *sock, int fd)
 	struct pm_loop *loop = actor->loop;
 
 	for (unsigned i = 0; i < loop->n; i++)
-		if (sock ? loop->watch[i].sock == sock : !loop->watch[i].sock && loop->watch[i].fd == fd) {
+		if (sock ? loop->watch[i].sock == sock
+			 : !loop->watch[i].sock && loop->watch[i].fd == fd) {
 			loop->watch[i] = loop->watch[--loop->n];
 			loop->changed = true;
 			return;
@@ -234,7 +239,8 @@ loop_run(struct pm_actor *actor, const struct pm_actor_spec *spec, void *me)
 			if (n > 0)
 				memcpy(current, loop->watch, n * sizeof *current);
 			for (unsigned i = 0; i < n; i++) {
-				item[i].socket = current[i].sock ? zsock_resolve(current[i].sock) : NULL;
+				item[i].socket =
+					current[i].sock ? zsock_resolve(current[i].sock) : NULL;
 				item[i].fd = current[i].fd;
 				item[i].events = ZMQ_POLLIN;
 			}

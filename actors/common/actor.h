@@ -1,10 +1,10 @@
 /* actors/common/actor.h -- the life of a process that is not ingress or supervisor.
  *
- * pm_actor_main: take birth, log, own the signals (CZMQ's handlers off, signalfd, SIGPIPE ignored, masks
- * set before the first ZMQ context), claim the process segment, .open, say ready, then loop over
- * {supervisor, signals, watched sockets, tick} with a heartbeat each turn; on `drain` or SIGTERM call
- * .drain and stop when pm_actor_stop is called; .close; exit code 0, 70 internal, 78 configuration.
- * Ingress uses pm_actor_begin/pm_actor_end and runs its own loop.
+ * pm_actor_main: take birth, log, own the signals (CZMQ's handlers off, signalfd, SIGPIPE ignored,
+ * masks set before the first ZMQ context), claim the process segment, .open, say ready, then loop
+ * over {supervisor, signals, watched sockets, tick} with a heartbeat each turn; on `drain` or
+ * SIGTERM call .drain and stop when pm_actor_stop is called; .close; exit code 0, 70 internal, 78
+ * configuration. Ingress uses pm_actor_begin/pm_actor_end and runs its own loop.
  *
  * Threads    the loop's thread only, but for count_*; other threads are zactors of the process.
  */
@@ -29,9 +29,11 @@ typedef void pm_watch_f(struct pm_actor *actor, void *arg);
 struct pm_actor_spec {
 	const char *name;
 	unsigned tick_ms;                       /* 0: 1000 */
-	int (*open)(struct pm_actor *actor, void **ret_me);             /* negative errno: birth_fail said why */
+	int (*open)(struct pm_actor *actor,
+		    void **ret_me); /* negative errno: birth_fail said why */
 	void (*close)(void **me);
-	void (*on_message)(void *me, const struct msg *msg, int fd);    /* from the supervisor; owns fd */
+	void (*on_message)(void *me, const struct msg *msg,
+			   int fd); /* from the supervisor; owns fd */
 	void (*on_tick)(void *me, mono_ns now);
 	void (*on_drain)(void *me, mono_ns deadline);                   /* NULL: stop at once */
 };
@@ -49,13 +51,15 @@ void pm_actor_unwatch_socket(struct pm_actor *actor, zsock_t *sock);
 void pm_actor_unwatch_fd(struct pm_actor *actor, int fd);
 void pm_actor_stop(struct pm_actor *actor, int exit_code);
 
-_Noreturn void pm_panic(struct process_segment *process, const char *file, int line, const char *text);
+_Noreturn void pm_panic(struct process_segment *process, const char *file, int line,
+			const char *text);
 	/* Writes the panic text into the process segment, then aborts. */
 #define PM_ASSERT(process, condition) \
 	((condition) ? (void)0 : pm_panic(process, __FILE__, __LINE__, #condition))
 
 /* Well-known sockets in the run directory. */
-void pm_policy_endpoint(char *buf, size_t cap, const char *run_dir, uint32_t index, uint32_t incarnation);
+void pm_policy_endpoint(char *buf, size_t cap, const char *run_dir, uint32_t index,
+			uint32_t incarnation);
 	/* ipc://<run>/policy.<index>.<incarnation>.sock; bound by ingress, once per incarnation */
 void pm_endpoint(char *buf, size_t cap, const char *run_dir, const char *name);
 	/* ipc://<run>/<name>.sock: kvevents (PULL), metrics (PULL), admin (ROUTER) */

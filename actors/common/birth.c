@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define BIRTH_WAIT_MS   10000
-#define CONTROL_MAX     65536           /* bytes of a frame on the pair; all of ours are under 1 KiB */
+#define CONTROL_MAX 65536 /* bytes of a frame on the pair; all of ours are under 1 KiB */
 
 int
 msg_send_fd(int sock, enum msg_id id, const void *msg, int fd)
@@ -103,8 +103,11 @@ take_message(struct birth *b, const struct msg *m, int fd)
 		b->segment[b->n_segments++] = (struct birth_segment){
 			.kind = (enum segment_kind)m->u.segment.kind,
 			.role = (enum process_role)m->u.segment.role,
-			.index = m->u.segment.index, .incarnation = m->u.segment.incarnation,
-			.generation = m->u.segment.generation, .writable = m->u.segment.writable, .fd = fd,
+			.index = m->u.segment.index,
+			.incarnation = m->u.segment.incarnation,
+			.generation = m->u.segment.generation,
+			.writable = m->u.segment.writable,
+			.fd = fd,
 		};
 	} else if (m->id == MSG_listener && fd >= 0) {
 		struct slice a = m->u.listener.address;
@@ -156,7 +159,8 @@ birth_take(struct birth *ret)
 			return -EPROTO;
 		}
 		if (m.id == MSG_birth) {
-			if (m.u.birth.abi != MESSAGES_ABI || m.u.birth.run_dir.len >= sizeof b.run_dir)
+			if (m.u.birth.abi != MESSAGES_ABI ||
+			    m.u.birth.run_dir.len >= sizeof b.run_dir)
 				return -EPROTO;
 			b.role = (enum process_role)m.u.birth.role;
 			b.index = m.u.birth.index;
@@ -177,8 +181,8 @@ birth_take(struct birth *ret)
 }
 
 int
-birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role, uint32_t incarnation,
-		 uint32_t *ret_generation)
+birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role,
+		 uint32_t incarnation, uint32_t *ret_generation)
 {
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];

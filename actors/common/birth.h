@@ -1,9 +1,9 @@
 /* actors/common/birth.h -- the child's end of its conversation with the supervisor.
  *
- * exec'd with the socket pair as descriptor PM_BIRTH_FD.  birth_take() reads birth, segments, listeners
- * and peers up to `go`, and keeps every descriptor in lists, so that open code attaches what it needs.
- * Later messages come through birth_receive().  EOF: the supervisor is dead; the child serves on
- * (ingress, kvevents ...) until a successor ends it.
+ * exec'd with the socket pair as descriptor PM_BIRTH_FD.  birth_take() reads birth, segments,
+ * listeners and peers up to `go`, and keeps every descriptor in lists, so that open code attaches
+ * what it needs. Later messages come through birth_receive().  EOF: the supervisor is dead; the
+ * child serves on (ingress, kvevents ...) until a successor ends it.
  *
  * Threads    one.  Descriptors are CLOEXEC.
  */
@@ -48,11 +48,13 @@ struct birth {
 
 int birth_take(struct birth *ret);
 	/* Blocks until `go` (10 s at most).  0, -ETIMEDOUT, -EPROTO abi or order, -errno. */
-int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role, uint32_t incarnation,
-		     uint32_t *ret_generation);
-	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT. */
+int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role,
+		     uint32_t incarnation, uint32_t *ret_generation);
+	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT.
+	 */
 int birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd);
-	/* One message without blocking.  1 got one (ret points into buf; *ret_fd -1 or owned by caller);
+	/* One message without blocking.  1 got one (ret points into buf; *ret_fd -1 or owned by
+	 * caller);
 	 * 0 nothing now; -EPIPE supervisor dead; -EBADMSG bad frame (dropped). */
 int birth_send(struct birth *b, enum msg_id id, const void *msg);
 	/* Never blocks; -EAGAIN when the supervisor is not reading. */
@@ -60,6 +62,7 @@ int birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column
 void birth_close(struct birth *b);
 
 int msg_send_fd(int sock, enum msg_id id, const void *msg, int fd);
-	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno.  Both ends use it. */
+	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno.  Both ends use
+	 * it. */
 ssize_t msg_recv_fd(int sock, void *buf, size_t cap, int *ret_fd);
 	/* One frame, nonblocking; bytes, 0 EOF, -EAGAIN, -EMSGSIZE truncated. */

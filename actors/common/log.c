@@ -17,7 +17,8 @@ static struct {
 } me = {.actor = "pointsman", .level = LEVEL_INFO};
 
 void
-log_open(const char *actor, uint32_t index, uint32_t incarnation, uint32_t generation, enum log_level level)
+log_open(const char *actor, uint32_t index, uint32_t incarnation, uint32_t generation,
+	 enum log_level level)
 {
 	snprintf(me.actor, sizeof me.actor, "%s", actor);
 	me.index = index;
@@ -56,8 +57,9 @@ log_line(enum log_level level, const char *format, va_list ap)
 	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
 	n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &tm);
-	r = snprintf(line + n, sizeof line - n, ".%03ldZ %s %s[%u.%u] gen=%u ", ts.tv_nsec / 1000000,
-		     names[level], me.actor, me.index, me.incarnation, me.generation);
+	r = snprintf(line + n, sizeof line - n, ".%03ldZ %s %s[%u.%u] gen=%u ",
+		     ts.tv_nsec / 1000000, names[level], me.actor, me.index, me.incarnation,
+		     me.generation);
 	n += (size_t)r;
 	r = vsnprintf(line + n, sizeof line - n, format, ap);
 	n += r > 0 ? (size_t)r : 0;

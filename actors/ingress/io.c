@@ -485,8 +485,9 @@ io_turn(struct io *io, int timeout_ms)
 		return r;
 	io->now_ns = clock_ns();
 	io->n_told = 0;
-	/* Taken off first: what callbacks make ready waits for the next turn, so a turn ends.  Told before
-	 * what the kernel brings: a send that was done at once comes before the answer to it. */
+	/* Taken off first: what callbacks make ready waits for the next turn, so a turn ends.  Told
+	 * before what the kernel brings: a send that was done at once comes before the answer to
+	 * it. */
 	node_splice(&due, &io->ready);
 	run_all(io, &due);
 	io->back->reap(io);

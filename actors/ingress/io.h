@@ -73,7 +73,8 @@ struct io_op *io_recv(struct io *io, int fd, io_recv_f *f, void *arg);
 typedef void io_done_f(void *arg, int result);
 struct io_op *io_send(struct io *io, int fd, const struct iovec *iov, unsigned n_iov, io_done_f *f,
 		      void *arg);
-	/* All of it or an error: result = 0 or -errno.  At most IO_SEND_PIECES_MAX pieces; iov itself
+	/* All of it or an error: result = 0 or -errno.  At most IO_SEND_PIECES_MAX pieces; iov
+	 * itself
 	 * is copied.  One send at a time per fd.  MSG_NOSIGNAL.  Told before an answer that came
 	 * after the last byte was taken; a peer may answer sooner. */
 struct io_op *io_connect(struct io *io, const struct sockaddr *addr, socklen_t len,

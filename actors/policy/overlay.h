@@ -4,7 +4,7 @@
  *            leaves when that ingress's watermark has reached its number: by then its cell shows
  *            the charge, or the answer was discarded.  Read the watermarks (overlay_settle), then
  *            the cells, then the overlay (overlay_row): a race counts a request twice for a moment
- *            and never misses one (protocols.md 5.4).
+ *            and never misses one.
  * Prefixes   what a request sent to a row will leave in its cache, for at least half of
  *            OVERLAY_PREFIX_NS from the decision and never longer than all of it: by then kvevents
  *            has applied the `routed` note and the index says the same.  Asked only beyond the
@@ -22,7 +22,7 @@
 
 #include "shm/segment.h"
 
-#define OVERLAY_PREFIX_NS 1000000000ull /* protocols.md 3: cap 1 s */
+#define OVERLAY_PREFIX_NS 1000000000ull /* a prefix sent is remembered 1 s at most */
 #define OVERLAY_PREFIXES  (1u << 17)    /* blocks remembered of each half lifetime; 4 MiB each */
 #define OVERLAY_NO_ROW    0xffffu       /* an answer that charges nobody */
 

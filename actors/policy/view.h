@@ -78,8 +78,7 @@ struct view_ingress *view_find(const struct view *view, uint32_t incarnation);  
 void view_refresh(struct view *view);   /* before a decision: follow the worker table's version */
 void view_tick(struct view *view, mono_ns now);         /* every VIEW_SIGHT_NS / 2 or so */
 void view_settle(struct view *view);
-	/* The watermarks, which must be read before any cell of the same decision (protocols.md
-	 * 5.4). */
+	/* The watermarks, which must be read before any cell of the same decision. */
 void view_load(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t now_ms,
 	       bool with_overlay, struct view_load *ret);
 void view_strangers(const struct view *view, uint16_t row, uint32_t row_gen, uint32_t *ret_waiting,

@@ -1,7 +1,7 @@
 /* actors/supervisor/notify.h -- tells the service manager how far we are (sd_notify's datagrams).
  *
- * Meaning    READY=1 once every process serves, RELOADING=1 while a switch is under way, STOPPING=1 from
- *            the drain on.  Without NOTIFY_SOCKET nothing is said.
+ * Meaning    READY=1 once every process serves, RELOADING=1 while a switch is under way,
+ *            STOPPING=1 from the drain on.  Without NOTIFY_SOCKET nothing is said.
  * Source     systemd's sd_notify(3): newline-separated assignments to an AF_UNIX datagram socket.
  * Cost       nothing while nothing changes; never blocks.
  */

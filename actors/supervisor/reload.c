@@ -358,7 +358,8 @@ choose(struct reload *m, mono_ns now)
 			perhaps |= in->incarnation && in->perhaps == p->incarnation;
 		}
 		if (perhaps)
-			continue;       /* asked and closed before it heard ACTIVATE? its word will tell */
+			continue; /* asked and closed before it heard ACTIVATE? its word will tell
+				   */
 		rank += (p->asked ? 8u : 0u) + 4u * told + (reached_by_all(m, p) ? 2u : 0u);
 		if (!best || rank > best_rank ||
 		    (rank == best_rank && p->incarnation < best->incarnation)) {
@@ -453,14 +454,15 @@ end_probation(struct reload *m, struct reload_actions *ret)
 	act(ret, (struct reload_action){.type = RELOAD_DO_SETTLED, .generation = m->serving});
 }
 
-/* Is a switch still costing requests something?  What can wait does not compete with it for the CPU. */
+/* Is a switch still costing requests something?  What can wait does not compete with it for the
+ * CPU. */
 static bool
 switching_over(struct reload *m)
 {
 	const struct reload_policy *want = policy_find(m, m->want);
 
 	if (!want || !alive(want))
-		return true;            /* nobody is asked: nothing is more urgent than a successor */
+		return true; /* nobody is asked: nothing is more urgent than a successor */
 	if (m->state == RELOAD_LOADING || m->state == RELOAD_SWITCHING)
 		return false;
 	for (unsigned i = 0; i < RELOAD_POLICIES; i++)
@@ -534,7 +536,8 @@ respawn(struct reload *m, mono_ns now, struct reload_actions *ret)
 	if (m->generation == 0 || now < m->respawn_ns || (want && !alive(want)))
 		return;
 	while (count_useful(m, m->generation) < 1 + m->settings.standby) {
-		/* Of a first start or after a death all at once; of a reload the standby comes last. */
+		/* Of a first start or after a death all at once; of a reload the standby comes
+		 * last. */
 		if (m->serving != 0 && !switching_over(m))
 			break;
 		if (!spawn(m, now, m->generation, ret))

@@ -103,8 +103,8 @@ struct reload_ingress {
 	uint32_t asking;                        /* policy it acknowledged last; 0 none */
 	uint32_t told;                          /* policy it is to ask */
 	uint32_t standby;                       /* policy it moves to by itself; 0 none */
-	uint32_t perhaps;                       /* its standby when ACTIVATE was said: it may have moved there
-						 * and away again before it heard; 0 once it answered */
+	uint32_t perhaps; /* its standby when ACTIVATE was said: it may have moved there
+			   * and away again before it heard; 0 once it answered */
 	bool by_itself;                         /* told moved on without ACTIVATE */
 	bool killed;
 	mono_ns ready_ns, told_ns;

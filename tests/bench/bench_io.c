@@ -2,9 +2,9 @@
  *
  *	bench_io [CONNECTIONS] [SECONDS]
  *
- * A child process (plain epoll) keeps one 160-byte message a connection in flight over loopback TCP;
- * the io layer echoes it.  Prints `name value unit` lines: echoes/s as the pair reached them, and the
- * echo process's own CPU time an echo, which is the figure to compare.
+ * A child process (plain epoll) keeps one 160-byte message a connection in flight over loopback
+ * TCP; the io layer echoes it.  Prints `name value unit` lines: echoes/s as the pair reached them,
+ * and the echo process's own CPU time an echo, which is the figure to compare.
  */
 #include <errno.h>
 #include <netinet/in.h>

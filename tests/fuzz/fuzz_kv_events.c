@@ -18,7 +18,8 @@ event_check(const struct kv_event *ev)
 		abort();
 	for (size_t i = 0; i < ev->n_hashes; i++)
 		sum += ev->hashes[i];
-	if (ev->tokens_usable && (!ev->token_ids || ev->n_tokens != ev->n_hashes * ev->block_tokens))
+	if (ev->tokens_usable &&
+	    (!ev->token_ids || ev->n_tokens != ev->n_hashes * ev->block_tokens))
 		abort();
 	for (size_t i = 0; ev->token_ids && i < ev->n_tokens; i++)
 		sum += ev->token_ids[i];

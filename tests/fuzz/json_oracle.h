@@ -1,5 +1,5 @@
-/* json_oracle.h -- a second opinion on JSON.  Apart, because jansson and proto/json.h both call their
- * things json_. */
+/* json_oracle.h -- a second opinion on JSON.  Apart, because jansson and proto/json.h both call
+ * their things json_. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

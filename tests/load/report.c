@@ -270,15 +270,17 @@ report_summary(const struct report *report, const struct report_config *cfg, FIL
 			"%s: %llu measured, %llu ok, %llu errors, %llu incomplete in %.2f s\n",
 			cfg->workload, (unsigned long long)t.n, (unsigned long long)t.ok,
 			(unsigned long long)t.err, (unsigned long long)t.incomplete, window_s);
-	json_object_update_new(json, json_pack(
-		"{s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
-		"workload", cfg->workload, "started_s", cfg->started_s, "n", (json_int_t)t.n, "ok", (json_int_t)t.ok,
-		"err", (json_int_t)t.err, "incomplete", (json_int_t)t.incomplete,
-		"window_s", window_s, "req_per_min", per_min, "goodput_per_min", good_per_min,
-		"attainment", t.n > 0 ? (double)t.good / (double)t.n : 0.0,
-		"slo_ttft_s", cfg->slo_ttft_s, "hit_share", hit,
-		"prompt_tokens", (json_int_t)t.prompt, "cached_tokens", (json_int_t)t.cached,
-		"completion_tokens", (json_int_t)t.output));
+	json_object_update_new(
+		json, json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, "
+				"s:I, s:I}",
+				"workload", cfg->workload, "started_s", cfg->started_s, "n",
+				(json_int_t)t.n, "ok", (json_int_t)t.ok, "err", (json_int_t)t.err,
+				"incomplete", (json_int_t)t.incomplete, "window_s", window_s,
+				"req_per_min", per_min, "goodput_per_min", good_per_min,
+				"attainment", t.n > 0 ? (double)t.good / (double)t.n : 0.0,
+				"slo_ttft_s", cfg->slo_ttft_s, "hit_share", hit, "prompt_tokens",
+				(json_int_t)t.prompt, "cached_tokens", (json_int_t)t.cached,
+				"completion_tokens", (json_int_t)t.output));
 	put_series(text, json, "TTFT", "ttft_s", &t.ttft);
 	put_series(text, json, "E2E", "e2e_s", &t.e2e);
 	put_series(text, json, "ITL", "itl_s", &t.itl);

@@ -126,7 +126,8 @@ Test(frame, the_cursor_reads_what_msgpack_wrote)
 	msgpack_sbuffer buf;
 
 	pack_everything(&buf);
-	cur = (struct frame_cursor){(const uint8_t *)buf.data, (const uint8_t *)buf.data + buf.size};
+	cur = (struct frame_cursor){(const uint8_t *)buf.data,
+				    (const uint8_t *)buf.data + buf.size};
 	cr_assert(frame_next(&cur, &v) && v.type == FRAME_ARRAY && v.len == 20);
 	cr_assert(frame_next(&cur, &v) && v.type == FRAME_NIL);
 	cr_assert(frame_next(&cur, &v) && v.type == FRAME_BOOL && v.u64 == 1);
@@ -156,7 +157,8 @@ Test(frame, a_positive_signed_encoding_reads_as_unsigned)
 
 Test(frame, skip_passes_a_whole_nested_value)
 {
-	const uint8_t bytes[] = {0x82, 0xa1, 'a', 0x92, 0x01, 0x81, 0x02, 0xc0, 0xa1, 'b', 0x03, 0x2a};
+	const uint8_t bytes[] = {0x82, 0xa1, 'a',  0x92, 0x01, 0x81,
+				 0x02, 0xc0, 0xa1, 'b',  0x03, 0x2a};
 	struct frame_cursor cur = {bytes, bytes + sizeof(bytes)};
 	struct frame_value v;
 

@@ -35,7 +35,8 @@ Test(journal, records_come_back_in_order_and_whole)
 		cr_assert_eq(journal_read(&p.journal, &position, &rec, sizeof rec, &lost), 1);
 		cr_assert_eq(rec.head.request_id, id);
 		for (size_t i = 0; i < id * 7 % 900; i++)
-			cr_assert_eq((unsigned char)rec.bytes[sizeof rec.head + i], (unsigned char)id);
+			cr_assert_eq((unsigned char)rec.bytes[sizeof rec.head + i],
+				     (unsigned char)id);
 		cr_assert_eq(journal_read(&p.journal, &position, &rec, sizeof rec, &lost), 0);
 	}
 	cr_assert_eq(lost, 0);

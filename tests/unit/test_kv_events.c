@@ -107,7 +107,8 @@ Test(kv_events, every_vector_prints_as_expected)
 
 			kv_event_print_json(f, &batch, &batch.events[i]);
 			fclose(f);
-			cr_assert(strncmp(line, name, n) == 0 && line[n] == '\t', "%s: too few", name);
+			cr_assert(strncmp(line, name, n) == 0 && line[n] == '\t', "%s: too few",
+				  name);
 			want = strcspn(line, "\n") + 1;
 			cr_assert_eq(len, want - n - 1, "%s: %s", name, text);
 			cr_assert(memcmp(text, line + n + 1, len) == 0, "%s:\n%s%.*s", name, text,
@@ -424,8 +425,10 @@ Test(kv_events, extra_keys_of_another_shape_are_unknown)
 {
 	/* extra_keys: [[{"type": "x"}]] and, second event, a list of another length */
 	static const uint8_t payload[] =
-		"\x92\x01\x92\x99\xab" "BlockStored\x91\x01\xc0\x91\x05\x01\xc0\xc0\xc0\x91\x91\x81\xa4type\xa1x"
-		"\x99\xab" "BlockStored\x91\x01\xc0\x91\x05\x01\xc0\xc0\xc0\x92\xc0\xc0";
+		"\x92\x01\x92\x99\xab"
+		"BlockStored\x91\x01\xc0\x91\x05\x01\xc0\xc0\xc0\x91\x91\x81\xa4type\xa1x"
+		"\x99\xab"
+		"BlockStored\x91\x01\xc0\x91\x05\x01\xc0\xc0\xc0\x92\xc0\xc0";
 	struct kv_batch batch = {0};
 	struct kv_extra x;
 	const char *why;
@@ -486,7 +489,8 @@ Test(kv_events, replay_replies_of_both_forms_are_known)
 	const struct kv_slice old_data[] = {S(""), S("\0\0\0\0\0\0\0\5"), S("payload")};
 	const struct kv_slice new_data[] = {S(""), S("topic"), S("\0\0\0\0\0\0\0\6"), S("payload")};
 	const struct kv_slice old_end[] = {S(""), S("\xff\xff\xff\xff\xff\xff\xff\xff"), S("")};
-	const struct kv_slice new_end[] = {S(""), S(""), S("\xff\xff\xff\xff\xff\xff\xff\xff"), S("")};
+	const struct kv_slice new_end[] = {S(""), S(""), S("\xff\xff\xff\xff\xff\xff\xff\xff"),
+					   S("")};
 	const struct kv_slice odd[] = {S("x"), S("\0\0\0\0\0\0\0\5"), S("payload")};
 	const struct kv_slice empty[] = {S(""), S("\0\0\0\0\0\0\0\5"), S("")};
 	struct kv_slice payload = {NULL, 0};

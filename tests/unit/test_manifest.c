@@ -96,8 +96,8 @@ Test(manifest, every_known_mistake_is_refused_where_it_stands)
 		cr_assert_null(m);
 		if (!complained(&errs, &cases[i]))
 			yaml_errors_print(&errs, stderr);
-		cr_assert(complained(&errs, &cases[i]), "%s:%u:%u: %s", cases[i].file, cases[i].line,
-			  cases[i].column, cases[i].text);
+		cr_assert(complained(&errs, &cases[i]), "%s:%u:%u: %s", cases[i].file,
+			  cases[i].line, cases[i].column, cases[i].text);
 		cr_assert_str_eq(errs.list[0].file, path);
 		yaml_errors_free(&errs);
 	}
@@ -239,9 +239,11 @@ refused(const char *text, const char *says)
 
 Test(manifest, each_rank_is_a_row_with_its_own_endpoint)
 {
-	struct manifest *m = load_text(GATEWAY MODELS WORKERS "  dataParallelRanks: 3\n  members:\n"
-				       "    - {name: w, url: \"http://w:1/\", kvEvents: \"tcp://w:5557\","
-				       " kvReplay: \"tcp://[::1]:6000\"}\n---\n" POOL POLICY);
+	struct manifest *m =
+		load_text(GATEWAY MODELS WORKERS
+			  "  dataParallelRanks: 3\n  members:\n"
+			  "    - {name: w, url: \"http://w:1/\", kvEvents: \"tcp://w:5557\","
+			  " kvReplay: \"tcp://[::1]:6000\"}\n---\n" POOL POLICY);
 
 	cr_assert_eq(m->n_members, 3);
 	cr_assert_eq(m->models[0].n_members, 3);
@@ -267,20 +269,25 @@ Test(manifest, a_uid_depends_on_names_url_and_rank_and_nothing_else)
 
 	cr_assert_eq(a->members[0].uid, b->members[0].uid);
 	cr_assert_neq(manifest_hash(a), manifest_hash(b));
-	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "w", "w:1", 1));
-	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "w", "w:2", 0));
-	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("s", "v", "w:1", 0));
-	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0), manifest_member_uid("t", "w", "w:1", 0));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0),
+		      manifest_member_uid("s", "w", "w:1", 1));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0),
+		      manifest_member_uid("s", "w", "w:2", 0));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0),
+		      manifest_member_uid("s", "v", "w:1", 0));
+	cr_assert_neq(manifest_member_uid("s", "w", "w:1", 0),
+		      manifest_member_uid("t", "w", "w:1", 0));
 	manifest_free(&a);
 	manifest_free(&b);
 }
 
 Test(manifest, a_model_without_policy_goes_to_the_first_that_matches)
 {
-	struct manifest *m = load_text(
-		GATEWAY "  models: [{name: m}]\n---\n" WORKERS MEMBERS POOL
-		HEAD("InferencePolicy", "other") "  candidates: [{pool: q}]\n  minimize: Random\n---\n"
-		POLICY "  match: {models: [\"*\"]}\n  slo: {ttft: 2s}\n");
+	struct manifest *m =
+		load_text(GATEWAY "  models: [{name: m}]\n---\n" WORKERS MEMBERS POOL HEAD(
+			"InferencePolicy",
+			"other") "  candidates: [{pool: q}]\n  minimize: Random\n---\n" POLICY
+				 "  match: {models: [\"*\"]}\n  slo: {ttft: 2s}\n");
 
 	cr_assert_eq(m->models[0].policy, 1);
 	cr_assert_eq(m->policies[0].minimize, MANIFEST_MINIMIZE_RANDOM);
@@ -298,19 +305,23 @@ Test(manifest, references_that_lead_nowhere_are_refused)
 		"  workerSets: [t]\n---\n" POLICY,
 		"there is no InferenceWorkerSet \"t\"");
 	refused(GATEWAY "  models: [{name: gpt, policy: p}]\n---\n" WORKERS MEMBERS POOL POLICY,
-		"no worker of the policy \"p\" serves the model \"gpt\"; if workers call it otherwise, say "
+		"no worker of the policy \"p\" serves the model \"gpt\"; if workers call it "
+		"otherwise, say "
 		"so with aliasOf");
 	refused(GATEWAY "  models: [{name: g, policy: p, aliasOf: [x]}]\n---\n" WORKERS MEMBERS
 		POOL POLICY,
 		"serves the model \"x\"");
 	refused(GATEWAY MODELS WORKERS MEMBERS POOL POLICY "  match: {models: [nn]}\n",
 		"there is no model of the GatewayBackend \"nn\"");
-	refused(GATEWAY "  models: [{name: m, policy: p}, {name: k, policy: p, aliasOf: m}]\n---\n" WORKERS
-		MEMBERS POOL POLICY "  match: {models: [m]}\n",
+	refused(GATEWAY
+		"  models: [{name: m, policy: p}, {name: k, policy: p, aliasOf: m}]\n---\n" WORKERS
+			MEMBERS POOL POLICY "  match: {models: [m]}\n",
 		"the policy \"p\" does not take the model \"k\"");
 	refused(WORKERS MEMBERS POOL POLICY, "there is no GatewayBackend");
-	refused(GATEWAY MODELS HEAD("GatewayBackend", "gw2") "  listen: [\"0.0.0.0:1\"]\n" MODELS WORKERS
-		MEMBERS POOL POLICY, "a second GatewayBackend is not supported yet");
+	refused(GATEWAY MODELS HEAD(
+			"GatewayBackend",
+			"gw2") "  listen: [\"0.0.0.0:1\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"a second GatewayBackend is not supported yet");
 }
 
 #define IN_GATEWAY(lines) GATEWAY lines MODELS WORKERS MEMBERS POOL POLICY
@@ -324,7 +335,8 @@ Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
 	refused(IN_GATEWAY("  timeouts: {connect: 2h}\n"), "must be from 10ms to 60s");
 	refused(IN_GATEWAY("  io: {backend: uring}\n"), "must be one of auto, io_uring, epoll");
 	refused(IN_GATEWAY("  io: {backend: epol}\n"), "did you mean \"epoll\"?");
-	refused(IN_GATEWAY("  admin: {listen: \"localhost:9090\"}\n"), "must be an IP address and a port");
+	refused(IN_GATEWAY("  admin: {listen: \"localhost:9090\"}\n"),
+		"must be an IP address and a port");
 	refused(IN_GATEWAY("  tls: {}\n"), "spec.tls is not supported yet");
 	refused(IN_WORKERS("  engine2: x\n"), "unknown key \"engine2\"");
 	refused(IN_WORKERS("  metricsPath: metrics\n"), "spec.metricsPath must begin with '/'");
@@ -348,7 +360,8 @@ Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
 	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\"}, "
 		       "{name: v, url: \"http://v:1\", kvEvents: \"tcp://w:5\""),
 		"already belongs to rank 0 of the member at t:14:13");
-	refused(HEAD("GatewayBackend", "gw") "  listen: [\":80\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+	refused(HEAD("GatewayBackend",
+		     "gw") "  listen: [\":80\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
 		"did you mean \"0.0.0.0:80\"?");
 	refused(HEAD("GatewayBackend", "gw") "  listen: []\n" MODELS WORKERS MEMBERS POOL POLICY,
 		"spec.listen must have from 1 to 16 items");
@@ -361,9 +374,11 @@ Test(manifest, rows_are_bounded)
 	size_t cap = 1 << 20, n = 0;
 	char *text = malloc(cap);
 
-	n += (size_t)snprintf(text, cap, GATEWAY MODELS WORKERS "  dataParallelRanks: 64\n  members:\n");
+	n += (size_t)snprintf(text, cap,
+			      GATEWAY MODELS WORKERS "  dataParallelRanks: 64\n  members:\n");
 	for (unsigned i = 0; i < 17; i++)
-		n += (size_t)snprintf(text + n, cap - n, "    - {name: w%u, url: \"http://w%u:1\"}\n", i, i);
+		n += (size_t)snprintf(text + n, cap - n,
+				      "    - {name: w%u, url: \"http://w%u:1\"}\n", i, i);
 	snprintf(text + n, cap - n, "---\n" POOL POLICY);
 	refused(text, "more than 1024 workers and ranks");
 	free(text);
@@ -372,9 +387,10 @@ Test(manifest, rows_are_bounded)
 Test(manifest, one_mistake_is_not_told_as_many)
 {
 	/* The pool's envelope is wrong; that nobody finds the pool follows and is not said. */
-	static const char text[] = GATEWAY MODELS WORKERS MEMBERS
-		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePol\nmetadata: {name: q}\nspec: {}\n"
-		"---\n" POLICY;
+	static const char text[] =
+		GATEWAY MODELS WORKERS MEMBERS "apiVersion: pointsman.io/v1alpha1\nkind: "
+					       "InferencePol\nmetadata: {name: q}\nspec: {}\n"
+					       "---\n" POLICY;
 	struct yaml_errors errs = {0};
 	struct manifest *m = NULL;
 
@@ -537,7 +553,8 @@ table_print(FILE *f, const char *kind)
 		if (t[i].choices) {
 			char *names = strdup(t[i].choices);
 
-			for (char *c = strtok(names, "|"), *sep = " "; c; c = strtok(NULL, "|"), sep = ", ")
+			for (char *c = strtok(names, "|"), *sep = " "; c;
+			     c = strtok(NULL, "|"), sep = ", ")
 				fprintf(f, "%s`%s`", sep, c);
 			free(names);
 		}
@@ -553,8 +570,8 @@ table_print(FILE *f, const char *kind)
 
 Test(manifest, the_readme_has_every_field)
 {
-	static const char *const kinds[] = {"*", "GatewayBackend", "InferenceWorkerSet", "InferencePool",
-					    "InferencePolicy"};
+	static const char *const kinds[] = {"*", "GatewayBackend", "InferenceWorkerSet",
+					    "InferencePool", "InferencePolicy"};
 	char *readme = malloc(1 << 20);
 	FILE *f = fopen(PM_SOURCE_DIR "/etc/README.md", "r");
 
@@ -568,8 +585,8 @@ Test(manifest, the_readme_has_every_field)
 		f = open_memstream(&table, &len);
 		table_print(f, kinds[i]);
 		fclose(f);
-		cr_assert(strstr(readme, table), "etc/README.md lacks this table of %s:\n%s", kinds[i],
-			  table);
+		cr_assert(strstr(readme, table), "etc/README.md lacks this table of %s:\n%s",
+			  kinds[i], table);
 		free(table);
 	}
 	free(readme);

@@ -10,15 +10,29 @@ sample_answer(void *buf, size_t cap)
 {
 	static const uint64_t hashes[3] = {1, 2, 3};
 	struct msg_answer a = {
-		.number = 7, .slot = 3, .slot_gen = 9, .ask = 2, .policy_gen = 1, .policy_inc = 5,
-		.verdict = VERDICT_CHOOSE, .status = 0, .priority = -70000, .pick = 1u << 31,
-		.prompt = 16000, .record = 1ull << 40, .model = slice_str("m"), .n_roots = 1, .n_candidates = 2,
+		.number = 7,
+		.slot = 3,
+		.slot_gen = 9,
+		.ask = 2,
+		.policy_gen = 1,
+		.policy_inc = 5,
+		.verdict = VERDICT_CHOOSE,
+		.status = 0,
+		.priority = -70000,
+		.pick = 1u << 31,
+		.prompt = 16000,
+		.record = 1ull << 40,
+		.model = slice_str("m"),
+		.n_roots = 1,
+		.n_candidates = 2,
 	};
 
 	a.roots[0] = (struct rec_root){.root = UINT64_MAX, .block_tokens = 16,
 		.hashes = slice_of((const char *)hashes, sizeof hashes)};
-	a.candidates[0] = (struct rec_candidate){.row = 65534, .row_gen = 1, .uncached = 300, .n_edits = 1};
-	a.candidates[0].edits[0] = (struct rec_edit){.off = 10, .len = 4, .text = slice_str("\"big\"")};
+	a.candidates[0] =
+		(struct rec_candidate){.row = 65534, .row_gen = 1, .uncached = 300, .n_edits = 1};
+	a.candidates[0].edits[0] =
+		(struct rec_edit){.off = 10, .len = 4, .text = slice_str("\"big\"")};
 	a.candidates[1] = (struct rec_candidate){.row = 2, .rank = 65535};
 	return msg_pack(MSG_answer, &a, buf, cap);
 }
@@ -66,7 +80,8 @@ Test(messages, trailing_fields_of_a_newer_sender_are_skipped)
 Test(messages, a_short_message_and_a_number_out_of_range_are_refused)
 {
 	static const uint8_t few[] = {0x92, 4, 1};                      /* ask needs three */
-	static const uint8_t wide[] = {0x94, 4, 0xcf, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1}; /* slot is u32 */
+	static const uint8_t wide[] = {0x94, 4, 0xcf, 1, 0, 0, 0,
+				       0,    0, 0,    0, 1, 1}; /* slot is u32 */
 	struct msg m;
 
 	cr_assert_eq(msg_unpack(few, sizeof few, &m), -EBADMSG);

@@ -1,5 +1,5 @@
 /* tests/unit/test_policy.c -- a real policy process, by its own protocol: this test is its
- * supervisor and its ingress (protocols.md 3 and 5).
+ * supervisor and its ingress.
  */
 #include "tests/unit/policy_world.h"
 

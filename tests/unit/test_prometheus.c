@@ -116,8 +116,9 @@ Test(prometheus, names_match_exactly_and_not_by_prefix)
 	struct prometheus_stats st;
 	struct look waiting = look_in("metrics/vllm_main_2026-08.prom",
 				      (struct look){.name = "vllm:num_requests_waiting"}, &st);
-	struct look reasons = look_in("metrics/vllm_main_2026-08.prom",
-				      (struct look){.name = "vllm:num_requests_waiting_by_reason"}, &st);
+	struct look reasons =
+		look_in("metrics/vllm_main_2026-08.prom",
+			(struct look){.name = "vllm:num_requests_waiting_by_reason"}, &st);
 
 	cr_assert_geq(waiting.hits, 1);
 	cr_assert_eq(reasons.hits, 2 * waiting.hits);
@@ -163,9 +164,10 @@ Test(prometheus, each_engine_keeps_its_own_series)
 		       (struct look){.name = "vllm:num_requests_running"}, &st);
 	cr_assert(look.hits == 2 && look.sum == 41.0);
 	cr_assert_eq(st.samples, 6);
-	look = look_in("cases/mx/mx03_pids.prom",
-		       (struct look){.name = "vllm:kv_cache_usage_perc", .label = "pid", .value = "273"},
-		       &st);
+	look = look_in(
+		"cases/mx/mx03_pids.prom",
+		(struct look){.name = "vllm:kv_cache_usage_perc", .label = "pid", .value = "273"},
+		&st);
 	cr_assert_float_eq(look.last, 0.6530455880475035, 1e-15);
 }
 
@@ -206,16 +208,17 @@ Test(prometheus, repeated_help_and_type_lines_do_not_matter)
 Test(prometheus, timestamps_and_exemplars_are_passed_over)
 {
 	struct prometheus_stats st;
-	struct look look = look_at_text("a 1 1795000000000\n"
-					"a{x=\"y\"} 2 1795000000.25\n"
-					"a_bucket{le=\"1\"} 3 # {trace_id=\"4 # {\"} 0.5 1795000000.2\n"
-					"a_bucket{le=\"2\"} 4 1795000000 # {} 0.5\n"
-					"a{} 5\n"
-					"\ta\t6\n"
-					"a 7\r\n"
-					"a 8 nine\n"
-					"a 8 # trailing words\n",
-					(struct look){0}, &st);
+	struct look look =
+		look_at_text("a 1 1795000000000\n"
+			     "a{x=\"y\"} 2 1795000000.25\n"
+			     "a_bucket{le=\"1\"} 3 # {trace_id=\"4 # {\"} 0.5 1795000000.2\n"
+			     "a_bucket{le=\"2\"} 4 1795000000 # {} 0.5\n"
+			     "a{} 5\n"
+			     "\ta\t6\n"
+			     "a 7\r\n"
+			     "a 8 nine\n"
+			     "a 8 # trailing words\n",
+			     (struct look){0}, &st);
 
 	cr_assert_eq(st.samples, 7);
 	cr_assert_eq(st.failed, 2);
@@ -273,9 +276,11 @@ Test(prometheus, a_last_line_without_an_end_is_not_believed)
 
 Test(prometheus, lines_that_are_no_samples_are_counted)
 {
-	static const char *const bad[] = {"1a 2\n", "a{b} 1\n", "a{b=\"c} 1\n", "a{b=\"c\" d=\"e\"} 1\n",
-					  "a{b=\"c\"\n", "a.b 1\n", "a\n", "{\"a\"} 1\n", "a -\n",
-					  "a 1e\n", "a ++1\n", "a nanx\n", "a {b=\"c\\", "a 1 2 3\n"};
+	static const char *const bad[] = {
+		"1a 2\n",      "a{b} 1\n", "a{b=\"c} 1\n", "a{b=\"c\" d=\"e\"} 1\n",
+		"a{b=\"c\"\n", "a.b 1\n",  "a\n",          "{\"a\"} 1\n",
+		"a -\n",       "a 1e\n",   "a ++1\n",      "a nanx\n",
+		"a {b=\"c\\",  "a 1 2 3\n"};
 	struct prometheus_stats st;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

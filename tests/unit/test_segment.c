@@ -90,7 +90,11 @@ Test(rows, a_row_is_found_by_uid_once_its_intent_stands)
 Test(rows, a_reading_comes_back_whole_and_state_follows_intent_and_health)
 {
 	static struct row row;
-	struct row_reading in = {.sampled_hi = 1, .sampled_lo = 2, .waiting = 3, .health = HEALTH_UP}, out;
+	struct row_reading in = {.sampled_hi = 1,
+				 .sampled_lo = 2,
+				 .waiting = 3,
+				 .health = HEALTH_UP},
+			   out;
 
 	row.intent = INTENT_SERVE;
 	row_reading_read(&row, &out);

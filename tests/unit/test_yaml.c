@@ -214,7 +214,8 @@ value_of(const char *text, struct yaml_docs **ret_docs)
 
 Test(yaml, only_true_and_false_are_bools)
 {
-	static const char *const bad[] = {"yes", "no", "on", "True", "1", "\"true\"", "~", "", "[true]"};
+	static const char *const bad[] = {"yes",      "no", "on", "True",  "1",
+					  "\"true\"", "~",  "",   "[true]"};
 	const char *why = NULL;
 	struct yaml_docs *docs;
 	bool b = false;
@@ -227,7 +228,8 @@ Test(yaml, only_true_and_false_are_bools)
 	yaml_docs_free(&docs);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		b = true;
-		cr_assert_eq(yaml_get_bool(value_of(bad[i], &docs), &b, &why), -EINVAL, "%s", bad[i]);
+		cr_assert_eq(yaml_get_bool(value_of(bad[i], &docs), &b, &why), -EINVAL, "%s",
+			     bad[i]);
 		cr_assert(b && why);
 		yaml_docs_free(&docs);
 	}
@@ -248,7 +250,8 @@ Test(yaml, counts_are_decimal_and_nothing_else)
 	cr_assert_eq(n, UINT64_MAX);
 	yaml_docs_free(&docs);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		cr_assert_eq(yaml_get_u64(value_of(bad[i], &docs), &n, &why), -EINVAL, "%s", bad[i]);
+		cr_assert_eq(yaml_get_u64(value_of(bad[i], &docs), &n, &why), -EINVAL, "%s",
+			     bad[i]);
 		cr_assert(n == UINT64_MAX && why);
 		yaml_docs_free(&docs);
 	}
@@ -262,22 +265,23 @@ Test(yaml, durations_need_a_unit)
 	} good[] = {{"500ms", 500000000}, {"2s", 2000000000}, {"5m", 300000000000},
 		    {"1.5s", 1500000000}, {"1h", 3600000000000}, {"10us", 10000}, {"7ns", 7},
 		    {"0s", 0}, {"\"2s\"", 2000000000}, {"0.000000001s", 1}, {"0.5ns", 0}};
-	static const char *const bad[] = {"10", "1:30", "2 s", "2S", "-2s", ".5s", "2.s", "s", "1e3s",
-					  "02s", "1d", "3000000h", "0.0000000001s", ""};
+	static const char *const bad[] = {
+		"10", "1:30", "2 s", "2S", "-2s",      ".5s",           "2.s",
+		"s",  "1e3s", "02s", "1d", "3000000h", "0.0000000001s", ""};
 	const char *why = NULL;
 	struct yaml_docs *docs;
 	uint64_t ns = 0;
 	double s = 0;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		cr_assert_eq(yaml_get_duration_ns(value_of(good[i].text, &docs), &ns, &why), 0, "%s",
-			     good[i].text);
+		cr_assert_eq(yaml_get_duration_ns(value_of(good[i].text, &docs), &ns, &why), 0,
+			     "%s", good[i].text);
 		cr_assert_eq(ns, good[i].ns, "%s", good[i].text);
 		yaml_docs_free(&docs);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		cr_assert_eq(yaml_get_duration_ns(value_of(bad[i], &docs), &ns, &why), -EINVAL, "%s",
-			     bad[i]);
+		cr_assert_eq(yaml_get_duration_ns(value_of(bad[i], &docs), &ns, &why), -EINVAL,
+			     "%s", bad[i]);
 		yaml_docs_free(&docs);
 	}
 	cr_assert_eq(yaml_get_duration_s(value_of("0.02ns", &docs), &s, &why), 0);
@@ -300,8 +304,8 @@ Test(yaml, sizes_need_a_unit)
 	cr_assert_eq(bytes, 2147483648u);
 	yaml_docs_free(&docs);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		cr_assert_eq(yaml_get_size_bytes(value_of(bad[i], &docs), &bytes, &why), -EINVAL, "%s",
-			     bad[i]);
+		cr_assert_eq(yaml_get_size_bytes(value_of(bad[i], &docs), &bytes, &why), -EINVAL,
+			     "%s", bad[i]);
 		yaml_docs_free(&docs);
 	}
 }

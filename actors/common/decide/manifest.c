@@ -221,11 +221,11 @@ doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *ro
 			return;
 		}
 		if (doc.kind == KIND_GATEWAY) {
-			MANIFEST_COMPLAIN(l, file, doc.name_node,
-					  "a second GatewayBackend is not supported yet: the first is "
-					  "at %s:%u:%u",
-					  other->file, other->name_node->line,
-					  other->name_node->column);
+			MANIFEST_COMPLAIN(
+				l, file, doc.name_node,
+				"a second GatewayBackend is not supported yet: the first is "
+				"at %s:%u:%u",
+				other->file, other->name_node->line, other->name_node->column);
 			return;
 		}
 	}

@@ -54,7 +54,7 @@ enum manifest_on_empty { MANIFEST_ON_EMPTY_REJECT };
 /* One model name that clients may say. */
 struct manifest_model {
 	char name[MANIFEST_MODEL_MAX + 1];
-	bool alias;	   /* name is not what the workers call it: request's "model" is rewritten */
+	bool alias; /* name is not what the workers call it: request's "model" is rewritten */
 	uint32_t policy;   /* index into policies */
 	uint32_t *members; /* candidate rows: indexes into members, in the policy's order */
 	uint32_t n_members; /* at least 1 */
@@ -77,7 +77,8 @@ struct manifest_gateway {
 	struct {
 		uint64_t head_ns;		/* whole request head */
 		uint64_t keep_alive_ns;		/* idle client connection */
-		uint64_t upstream_keep_alive_ns; /* idle worker connection; below the engine's 5 s */
+		uint64_t
+			upstream_keep_alive_ns; /* idle worker connection; below the engine's 5 s */
 		uint64_t connect_ns;		/* to a worker */
 		uint64_t first_byte_ns;		/* request sent to first byte, then 504 */
 		uint64_t inter_chunk_ns;	/* between two pieces of an answer */

@@ -28,9 +28,10 @@ words_ok(struct manifest_loader *l, const char *file, const char *path,
 		}
 		for (const struct yaml_node *b = list->child; b != a; b = b->next)
 			if (b->kind == YAML_KIND_SCALAR && strcmp(a->text, b->text) == 0) {
-				MANIFEST_COMPLAIN(l, file, a,
-						  "%s has \"%.60s\" twice: first at line %u, column %u",
-						  path, text, b->line, b->column);
+				MANIFEST_COMPLAIN(
+					l, file, a,
+					"%s has \"%.60s\" twice: first at line %u, column %u", path,
+					text, b->line, b->column);
 				ok = false;
 				break;
 			}
@@ -46,8 +47,8 @@ items_ok(struct manifest_loader *l, const struct manifest_doc *doc, const char *
 	bool ok = true;
 
 	for (const struct yaml_node *item = list->child; item; item = item->next)
-		ok = manifest_fields_load(l, doc->file, manifest_kind_names[doc->kind], parent, item,
-					  NULL) &&
+		ok = manifest_fields_load(l, doc->file, manifest_kind_names[doc->kind], parent,
+					  item, NULL) &&
 		     ok;
 	return ok;
 }
@@ -85,8 +86,8 @@ listen_load(struct manifest_loader *l, const struct manifest_doc *doc,
 		if (!why && !manifest_addr_is_numeric(&addr))
 			why = "must be an IP address and a port";
 		if (why)
-			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s", item->text,
-					  why);
+			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s",
+					  item->text, why);
 		else if (gw->n_listen < MANIFEST_LISTEN_MAX)
 			gw->listen[gw->n_listen++] = addr;
 	}
@@ -117,10 +118,11 @@ models_check(struct manifest_loader *l, const struct manifest_doc *doc,
 			const struct yaml_node *other = yaml_map_get(b, "name");
 
 			if (strcmp(name->text, other->text) == 0) {
-				MANIFEST_COMPLAIN(l, doc->file, name,
-						  "the model \"%.60s\" is given twice: first at line "
-						  "%u, column %u",
-						  name->text, other->line, other->column);
+				MANIFEST_COMPLAIN(
+					l, doc->file, name,
+					"the model \"%.60s\" is given twice: first at line "
+					"%u, column %u",
+					name->text, other->line, other->column);
 				break;
 			}
 		}
@@ -194,8 +196,8 @@ endpoint_is_new(struct manifest_loader *l, const struct manifest_doc *doc, const
 		if (strcmp(old->kv_events, endpoint) != 0 && strcmp(old->kv_replay, endpoint) != 0)
 			continue;
 		MANIFEST_COMPLAIN(l, doc->file, node,
-				  "%s already belongs to rank %u of the member at %s:%u:%u", endpoint,
-				  old->rank, l->places[i].file, l->places[i].node->line,
+				  "%s already belongs to rank %u of the member at %s:%u:%u",
+				  endpoint, old->rank, l->places[i].file, l->places[i].node->line,
 				  l->places[i].node->column);
 		return false;
 	}

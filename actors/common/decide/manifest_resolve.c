@@ -37,8 +37,8 @@ complain_name(struct manifest_loader *l, const char *file, const struct yaml_nod
 	const char *near = yaml_nearest(node->text, names, n_names);
 
 	if (near)
-		MANIFEST_COMPLAIN(l, file, node, "there is no %s \"%.60s\"; did you mean \"%s\"?", what,
-				  node->text, near);
+		MANIFEST_COMPLAIN(l, file, node, "there is no %s \"%.60s\"; did you mean \"%s\"?",
+				  what, node->text, near);
 	else
 		MANIFEST_COMPLAIN(l, file, node, "there is no %s \"%.60s\"", what, node->text);
 }
@@ -152,10 +152,11 @@ model_policy(struct manifest_loader *l, const struct manifest_doc *gw, const str
 	for (uint32_t i = 0; i < l->n_docs; i++)
 		if (l->docs[i].kind == KIND_POLICY && policy_takes(&l->docs[i], name->text, false))
 			return &l->docs[i];
-	MANIFEST_COMPLAIN(l, gw->file, name,
-			  "no policy decides for the model \"%s\": give it a policy, or put it into a "
-			  "policy's match.models",
-			  name->text);
+	MANIFEST_COMPLAIN(
+		l, gw->file, name,
+		"no policy decides for the model \"%s\": give it a policy, or put it into a "
+		"policy's match.models",
+		name->text);
 	return NULL;
 }
 
@@ -280,7 +281,8 @@ match_resolve(struct manifest_loader *l, const struct manifest_doc *policy,
 				names[n++] = name;
 		}
 		if (!known)
-			complain_name(l, policy->file, item, "model of the GatewayBackend", names, n);
+			complain_name(l, policy->file, item, "model of the GatewayBackend", names,
+				      n);
 	}
 }
 

@@ -256,7 +256,10 @@ choice_read(const struct manifest_field *f, const char *text, void *base, char *
 	}
 	used = (size_t)snprintf(why, cap, "must be %s", n > 1 ? "one of" : "");
 	for (size_t i = 0; i < n && used < cap; i++)
-		used += (size_t)snprintf(why + used, cap - used, "%s%s", i ? ", " : n > 1 ? " " : "",
+		used += (size_t)snprintf(why + used, cap - used, "%s%s",
+					 i       ? ", "
+					 : n > 1 ? " "
+						 : "",
 					 names[i]);
 	return false;
 }
@@ -274,7 +277,8 @@ text_fits(const struct manifest_field *f, const char *text, char *why, size_t ca
 	}
 	if (f->type == MANIFEST_T_NAME && (!is_word(text, "-._") || strchr("-._", text[0]))) {
 		snprintf(why, cap,
-			 "must be a name of letters, digits, '-', '.' and '_', not \"%.60s\"", text);
+			 "must be a name of letters, digits, '-', '.' and '_', not \"%.60s\"",
+			 text);
 		return false;
 	}
 	if (!is_printable(text)) {
@@ -390,7 +394,8 @@ complain_unknown(struct manifest_loader *l, const char *file, const char *kind, 
 
 		if (ours && strcmp(f[i].parent, parent) == 0 && n_names < KEYS_MAX)
 			names[n_names++] = f[i].key;
-		else if ((ours || *parent == '\0') && strcmp(f[i].key, pair->key) == 0 && !elsewhere)
+		else if ((ours || *parent == '\0') && strcmp(f[i].key, pair->key) == 0 &&
+			 !elsewhere)
 			elsewhere = &f[i];
 	}
 	near = yaml_nearest(pair->key, names, n_names);
@@ -431,9 +436,10 @@ list_ok(struct manifest_loader *l, const char *file, const struct manifest_field
 		MANIFEST_COMPLAIN(l, file, node, "%s must be a list", path);
 		return false;
 	}
-	if (f->max > 0 && ((double)node->n_children < f->min || (double)node->n_children > f->max)) {
-		MANIFEST_COMPLAIN(l, file, node, "%s must have from %.0f to %.0f items", path, f->min,
-				  f->max);
+	if (f->max > 0 &&
+	    ((double)node->n_children < f->min || (double)node->n_children > f->max)) {
+		MANIFEST_COMPLAIN(l, file, node, "%s must have from %.0f to %.0f items", path,
+				  f->min, f->max);
 		return false;
 	}
 	return true;
