@@ -22,6 +22,11 @@ struct shape {
 	size_t size;
 };
 
+/* struct_<owner>: records and messages under one name, so that FIELD need not know which. */
+#define RECORD(name, doc)               typedef struct rec_##name struct_##name;
+#define MSG(id, name, from, to, doc)    typedef struct msg_##name struct_##name;
+#include "proto/messages.def"
+
 /* Field tables. */
 #define RECORD(name, doc)       static const struct field fields_##name[] = {
 #define RECORD_END(name)        {0}}; \
@@ -35,56 +40,11 @@ struct shape {
 	{.name = #fname, .type = T_LIST, .offset = (uint32_t)OFF_(owner, fname), \
 	 .count_offset = (uint32_t)OFF_(owner, n_##fname), .max = (most), \
 	 .stride = (uint32_t)sizeof(struct rec_##rec), .record = &shape_##rec},
-
-/* struct_<owner>: records and messages under one name, so that FIELD need not know which. */
-#define STRUCT_OF(name, tag) typedef struct tag##name struct_##name;
-#pragma push_macro("RECORD")
-#pragma push_macro("RECORD_END")
-#pragma push_macro("MSG")
-#pragma push_macro("MSG_END")
-#pragma push_macro("FIELD")
-#pragma push_macro("LIST")
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
-#define RECORD(name, doc)               STRUCT_OF(name, rec_)
-#define RECORD_END(name)
-#define MSG(id, name, from, to, doc)    STRUCT_OF(name, msg_)
-#define MSG_END(name)
-#define FIELD(owner, type, name, unit, doc)
-#define LIST(owner, record, name, max, doc)
 #include "proto/messages.def"
-#pragma pop_macro("RECORD")
-#pragma pop_macro("RECORD_END")
-#pragma pop_macro("MSG")
-#pragma pop_macro("MSG_END")
-#pragma pop_macro("FIELD")
-#pragma pop_macro("LIST")
-#include "proto/messages.def"
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
 
 static const struct shape shapes[MSG_ID_MAX] = {
-#define RECORD(name, doc)
-#define RECORD_END(name)
 #define MSG(id, name, from, to, doc)    [id] = {#name, fields_##name, sizeof(struct msg_##name)},
-#define MSG_END(name)
-#define FIELD(owner, type, name, unit, doc)
-#define LIST(owner, record, name, max, doc)
 #include "proto/messages.def"
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
 };
 
 const char *

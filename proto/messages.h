@@ -44,45 +44,17 @@ enum token_source {
 #define FIELD(owner, type, name, unit, doc)     MSG_TYPE_##type name;
 #define LIST(owner, record, name, max, doc)     uint32_t n_##name; struct rec_##record name[max];
 #include "proto/messages.def"
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
 
 enum msg_id {
 	MSG_none = 0,
-#define RECORD(name, doc)
-#define RECORD_END(name)
 #define MSG(id, name, from, to, doc)            MSG_##name = id,
-#define MSG_END(name)
-#define FIELD(owner, type, name, unit, doc)
-#define LIST(owner, record, name, max, doc)
 #include "proto/messages.def"
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
 	MSG_ID_MAX = 128
 };
 
 union msg_any {
-#define RECORD(name, doc)
-#define RECORD_END(name)
 #define MSG(id, name, from, to, doc)            struct msg_##name name;
-#define MSG_END(name)
-#define FIELD(owner, type, name, unit, doc)
-#define LIST(owner, record, name, max, doc)
 #include "proto/messages.def"
-#undef RECORD
-#undef RECORD_END
-#undef MSG
-#undef MSG_END
-#undef FIELD
-#undef LIST
 };
 
 struct msg {                            /* one unpacked message */
