@@ -14,19 +14,16 @@
 #define CONTROL_MAX 65536 /* bytes of a frame on the pair; all of ours are under 1 KiB */
 
 int
-msg_send_fd(int sock, enum msg_id id, const void *msg, int fd)
+msg_send_frame(int sock, const void *frame, size_t len, int fd)
 {
-	char buf[CONTROL_MAX];
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	ssize_t n = msg_pack(id, msg, buf, sizeof buf);
-
-	if (n < 0)
-		return (int)n;
-	struct iovec iov = {buf, (size_t)n};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = len};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n;
+
 	if (fd >= 0) {
 		mh.msg_control = control.bytes;
 		mh.msg_controllen = sizeof control.bytes;
@@ -40,6 +37,15 @@ msg_send_fd(int sock, enum msg_id id, const void *msg, int fd)
 		n = sendmsg(sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
+}
+
+int
+msg_send_fd(int sock, enum msg_id id, const void *msg, int fd)
+{
+	char buf[CONTROL_MAX];
+	ssize_t n = msg_pack(id, msg, buf, sizeof buf);
+
+	return n < 0 ? (int)n : msg_send_frame(sock, buf, (size_t)n, fd);
 }
 
 ssize_t
@@ -83,6 +89,26 @@ msg_recv_fd(int sock, void *buf, size_t cap, int *ret_fd)
 		return -EMSGSIZE;
 	}
 	return n;
+}
+
+int
+msg_receive(int sock, struct msg *ret, void *buf, size_t cap, int *ret_fd)
+{
+	ssize_t n = msg_recv_fd(sock, buf, cap, ret_fd);
+
+	if (n == -EAGAIN)
+		return 0;
+	if (n == 0 || n == -ECONNRESET)
+		return -EPIPE;
+	if (n < 0)
+		return (int)n;
+	if (msg_unpack(buf, (size_t)n, ret) < 0) {
+		if (*ret_fd >= 0)
+			close(*ret_fd);
+		*ret_fd = -1;
+		return -EBADMSG;
+	}
+	return 1;
 }
 
 static void *
@@ -148,16 +174,11 @@ birth_take(struct birth *ret)
 			return -ETIMEDOUT;
 		if (poll(&pfd, 1, (int)((deadline - now) / 1000000) + 1) < 0 && errno != EINTR)
 			return -errno;
-		ssize_t n = msg_recv_fd(b.fd, buf, sizeof buf, &fd);
-		if (n == -EAGAIN)
+		int r = msg_receive(b.fd, &m, buf, sizeof buf, &fd);
+		if (r == 0)
 			continue;
-		if (n <= 0)
-			return n < 0 ? (int)n : -EPIPE;
-		if (msg_unpack(buf, (size_t)n, &m) < 0) {
-			if (fd >= 0)
-				close(fd);
-			return -EPROTO;
-		}
+		if (r < 0)
+			return r == -EBADMSG ? -EPROTO : r;
 		if (m.id == MSG_birth) {
 			if (m.u.birth.abi != MESSAGES_ABI ||
 			    m.u.birth.run_dir.len >= sizeof b.run_dir)
@@ -202,25 +223,15 @@ birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role
 int
 birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd)
 {
+	*ret_fd = -1;
 	if (b->fd < 0)
 		return -EPIPE;
-	ssize_t n = msg_recv_fd(b->fd, buf, cap, ret_fd);
-	if (n == -EAGAIN)
-		return 0;
-	if (n == 0 || n == -ECONNRESET) {
+	int r = msg_receive(b->fd, ret, buf, cap, ret_fd);
+	if (r == -EPIPE) {
 		close(b->fd);
 		b->fd = -1;
-		return -EPIPE;
 	}
-	if (n < 0)
-		return (int)n;
-	if (msg_unpack(buf, (size_t)n, ret) < 0) {
-		if (*ret_fd >= 0)
-			close(*ret_fd);
-		*ret_fd = -1;
-		return -EBADMSG;
-	}
-	return 1;
+	return r;
 }
 
 int

@@ -53,16 +53,21 @@ int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role 
 	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT.
 	 */
 int birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd);
-	/* One message without blocking.  1 got one (ret points into buf; *ret_fd -1 or owned by
-	 * caller);
-	 * 0 nothing now; -EPIPE supervisor dead; -EBADMSG bad frame (dropped). */
+	/* msg_receive() from the supervisor; -EPIPE: it is dead, and its descriptor closed. */
 int birth_send(struct birth *b, enum msg_id id, const void *msg);
 	/* Never blocks; -EAGAIN when the supervisor is not reading. */
 int birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column, const char *text);
 void birth_close(struct birth *b);
 
+/* Frames on a SOCK_SEQPACKET pair, one message and at most one descriptor each; both ends use these.
+ * Nothing here blocks. */
 int msg_send_fd(int sock, enum msg_id id, const void *msg, int fd);
-	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno.  Both ends use
-	 * it. */
+	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno. */
+int msg_send_frame(int sock, const void *frame, size_t len, int fd);
+	/* The same for a frame that is packed already. */
+int msg_receive(int sock, struct msg *ret, void *buf, size_t cap, int *ret_fd);
+	/* 1 got one (ret points into buf; *ret_fd -1 or owned by caller); 0 nothing now; -EPIPE the
+	 * other end closed; -EBADMSG not a message of ours, -EMSGSIZE over cap (both dropped);
+	 * -errno. */
 ssize_t msg_recv_fd(int sock, void *buf, size_t cap, int *ret_fd);
-	/* One frame, nonblocking; bytes, 0 EOF, -EAGAIN, -EMSGSIZE truncated. */
+	/* One frame as it came; bytes, 0 EOF, -EAGAIN, -EMSGSIZE truncated. */

@@ -44,7 +44,6 @@ static int
 receive(int sock, char buf[FRAME_MAX], struct msg *ret, int *ret_fd, int wait_ms)
 {
 	struct pollfd pfd = {.fd = sock, .events = POLLIN};
-	ssize_t n;
 	int r;
 
 	*ret_fd = -1;
@@ -53,20 +52,7 @@ receive(int sock, char buf[FRAME_MAX], struct msg *ret, int *ret_fd, int wait_ms
 		return 0;
 	if (r < 0)
 		return -errno;
-	n = msg_recv_fd(sock, buf, FRAME_MAX, ret_fd);
-	if (n == -EAGAIN)
-		return 0;
-	if (n == 0)
-		return -EPIPE;
-	if (n < 0)
-		return (int)n;
-	if (msg_unpack(buf, (size_t)n, ret) < 0) {
-		if (*ret_fd >= 0)
-			close(*ret_fd);
-		*ret_fd = -1;
-		return -EPROTO;
-	}
-	return 1;
+	return msg_receive(sock, ret, buf, FRAME_MAX, ret_fd);
 }
 
 static void
@@ -96,7 +82,7 @@ control_attach(int sock, struct pm_view *view, const char **why)
 		return r;
 	while (clock_mono() < deadline) {
 		r = receive(sock, buf, &m, &fd, ATTACH_MS);
-		*why = r == -EPROTO ? "the supervisor speaks another version" :
+		*why = r == -EBADMSG ? "the supervisor speaks another version" :
 				      "the supervisor ended";
 		if (r < 0)
 			return r;
@@ -119,7 +105,7 @@ control_turn(int sock, struct pm_view *view, int wait_ms)
 
 	for (unsigned n = 0; n < 1024; n++) {
 		r = receive(sock, buf, &m, &fd, n == 0 ? wait_ms : 0);
-		if (r == -EPROTO)
+		if (r == -EBADMSG)
 			continue;               /* a message we do not know: not for us */
 		if (r <= 0)
 			return r;

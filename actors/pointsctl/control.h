@@ -9,7 +9,7 @@
 int control_connect(const char *run_dir, const char **why);
 	/* A descriptor, or -errno with *why. */
 int control_attach(int sock, struct pm_view *view, const char **why);
-	/* Asks for all segments and takes them up to `go`.  0; -ETIMEDOUT, -EPIPE, -EPROTO. */
+	/* Asks for all segments and takes them up to `go`.  0; -ETIMEDOUT, -EPIPE, -EBADMSG. */
 int control_turn(int sock, struct pm_view *view, int wait_ms);
 	/* What came since, waiting at most wait_ms for the first.  0; -EPIPE: the supervisor
 	 * ended. */

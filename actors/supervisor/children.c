@@ -430,22 +430,18 @@ hear(struct supervisor *s, struct child *c, bool dying)
 	int fd;
 
 	for (unsigned n = 0; n < 256 || dying; n++) {   /* others wait too */
-		ssize_t len = msg_recv_fd(c->sock, buf, sizeof buf, &fd);
+		int r = msg_receive(c->sock, &m, buf, sizeof buf, &fd);
 
-		if (len == 0 || len == -ECONNRESET)
+		if (r == -EPIPE)
 			c->closed_ns = c->closed_ns ? c->closed_ns : clock_mono();
-		if (len <= 0 && len != -EMSGSIZE)
-			return;
-		if (len == -EMSGSIZE) {
+		if (r == -EBADMSG || r == -EMSGSIZE) {
 			count_add(&s->process, COUNTER_messages_unknown, 1);
 			continue;
 		}
+		if (r <= 0)
+			return;
 		if (fd >= 0)
 			close(fd);      /* children have nothing to pass to us */
-		if (msg_unpack(buf, (size_t)len, &m) < 0) {
-			count_add(&s->process, COUNTER_messages_unknown, 1);
-			continue;
-		}
 		if (!dying) {
 			uint32_t incarnation = c->incarnation;
 

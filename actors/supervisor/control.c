@@ -128,20 +128,18 @@ control_read(struct supervisor *s, struct control_client *client)
 	struct msg m;
 
 	for (unsigned n = 0; n < 16 && client->fd >= 0; n++) {
-		int fd, r;
-		ssize_t len = msg_recv_fd(client->fd, buf, sizeof buf, &fd);
+		int fd, r = msg_receive(client->fd, &m, buf, sizeof buf, &fd);
 
-		if (len == -EAGAIN)
+		if (r == 0)
 			return;
-		if (fd >= 0)
-			close(fd);
-		r = len > 0 ? msg_unpack(buf, (size_t)len, &m) : -EPIPE;
 		if (r < 0) {
-			if (len > 0)
+			if (r == -EBADMSG)
 				count_add(&s->process, COUNTER_messages_unknown, 1);
 			client_drop(client);
 			return;
 		}
+		if (fd >= 0)
+			close(fd);
 		if (m.id == MSG_reload)
 			reload_wanted(s, client, m.u.reload.dry_run != 0);
 		else if (m.id == MSG_attach)

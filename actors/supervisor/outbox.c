@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #include "actors/common/birth.h"
 
@@ -17,32 +16,6 @@ struct outbox_entry {
 	size_t len;
 	char frame[];
 };
-
-static int
-frame_send(int sock, const void *frame, size_t len, int fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = len};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t n;
-
-	if (fd >= 0) {
-		mh.msg_control = control.bytes;
-		mh.msg_controllen = sizeof control.bytes;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	}
-	do
-		n = sendmsg(sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
-}
 
 static void
 entry_free(struct outbox_entry *e)
@@ -57,7 +30,7 @@ outbox_flush(struct outbox *out, int sock)
 {
 	while (out->first) {
 		struct outbox_entry *e = out->first;
-		int r = frame_send(sock, e->frame, e->len, e->fd);
+		int r = msg_send_frame(sock, e->frame, e->len, e->fd);
 
 		if (r < 0)
 			return r == -ENOBUFS || r == -ETOOMANYREFS ? -EAGAIN : r;
@@ -81,7 +54,7 @@ outbox_send(struct outbox *out, int sock, enum msg_id id, const void *msg, int f
 	if (n < 0)
 		return (int)n;
 	if (!out->first) {
-		r = frame_send(sock, frame, (size_t)n, fd);
+		r = msg_send_frame(sock, frame, (size_t)n, fd);
 		if (r != -EAGAIN && r != -ENOBUFS && r != -ETOOMANYREFS)
 			return r;
 	}
