@@ -17,7 +17,7 @@
 #include "actors/admin/http.h"
 #include "actors/admin/introspect.h"
 #include "actors/admin/wire.h"
-#include "actors/common/actor.h"
+#include "actors/common/attach.h"
 #include "actors/common/view.h"
 
 #define ADMIN_TICK_MS   250             /* libmicrohttpd's time-outs */
@@ -223,9 +223,7 @@ admin_open(struct pm_actor *actor, void **ret)
 		 me->view.manifest->gateway.admin.port);
 	return 0;
 fail:
-	log_error("open: %s: %s", why, strerror(-r));
-	birth_fail(&actor->birth, "", 0, 0, why);
-	return r;
+	return pm_open_failed(actor, why, r);
 }
 
 static const struct pm_actor_spec spec = {

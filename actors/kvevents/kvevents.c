@@ -14,8 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/common/actor.h"
-#include "actors/common/config.h"
+#include "actors/common/attach.h"
 #include "actors/kvevents/apply.h"
 #include "actors/kvevents/subscriber.h"
 
@@ -211,35 +210,13 @@ on_notes(struct pm_actor *actor, void *arg)
 
 /* ---- hearing the supervisor ---- */
 
-/* Takes fd. */
-static int
-load_config(struct kvevents *me, int fd)
-{
-	struct yaml_errors errs = {0};
-	struct manifest *manifest = NULL;
-	uint32_t generation = 0;
-	int r = config_load(fd, &manifest, &generation, &errs);
-
-	if (r < 0) {
-		log_error("configuration not readable: %s%s%s", strerror(-r), errs.n ? ": " : "",
-			  errs.n ? errs.list[0].text : "");
-	} else {
-		if (me->manifest)
-			manifest_free(&me->manifest);
-		me->manifest = manifest;
-		log_set_generation(generation);
-	}
-	yaml_errors_free(&errs);
-	return r;
-}
-
 static void
 kvevents_on_message(void *priv, const struct msg *m, int fd)
 {
 	struct kvevents *me = priv;
 
 	if (m->id == MSG_segment && m->u.segment.kind == SEGMENT_CONFIG && fd >= 0) {
-		if (load_config(me, fd) == 0)
+		if (pm_follow_config(fd, &me->manifest) == 0)
 			follow_all(me);
 		fd = -1;
 	} else if (m->id == MSG_rows_changed) {
@@ -261,37 +238,25 @@ kvevents_on_tick(void *priv, mono_ns now)
 /* ---- birth and end ---- */
 
 static int
-fail(struct kvevents *me, const char *what, int r)
-{
-	log_error("open failed: %s: %s", what, strerror(-r));
-	birth_fail(&me->actor->birth, "", 0, 0, what);
-	return r;
-}
-
-static int
 open_segments(struct kvevents *me)
 {
-	struct birth *b = &me->actor->birth;
-	int r, fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
+	int r = pm_attach_rows(me->actor, &me->rows, true), fd;
 
-	r = fd < 0 ? fd : rows_attach(&me->rows, fd, true);
 	if (r < 0)
-		return fail(me, "worker table", r);
-	fd = birth_segment_fd(b, SEGMENT_INDEX, ROLE_NONE, 0, NULL);
+		return r;
+	fd = birth_segment_fd(&me->actor->birth, SEGMENT_INDEX, ROLE_NONE, 0, NULL);
 	r = fd < 0 ? fd : index_writer_open(&me->writer, fd);
 	if (r < 0)
-		return fail(me, "prefix index", r);
+		return pm_open_failed(me->actor, "prefix index", r);
 	me->follow = calloc(me->rows.capacity, sizeof me->follow[0]);
 	if (!me->follow)
-		return fail(me, "memory", -ENOMEM);
+		return pm_open_failed(me->actor, "memory", -ENOMEM);
 	for (uint32_t i = 0; i < me->rows.capacity; i++)
 		me->follow[i].me = me;
 	r = apply_new(&me->apply, me->writer, &me->rows, &me->actor->process);
 	if (r < 0)
-		return fail(me, "memory", r);
-	fd = birth_segment_fd(b, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
-	r = fd < 0 ? fd : load_config(me, fd);
-	return r < 0 ? fail(me, "configuration snapshot", r) : 0;
+		return pm_open_failed(me->actor, "memory", r);
+	return pm_attach_config(me->actor, &me->manifest);
 }
 
 static int
@@ -329,7 +294,7 @@ kvevents_open(struct pm_actor *actor, void **ret)
 		return r;
 	r = open_notes(me);
 	if (r < 0)
-		return fail(me, "socket for notes", r);
+		return pm_open_failed(me->actor, "socket for notes", r);
 	alive(me);
 	follow_all(me);
 	return 0;
@@ -354,8 +319,7 @@ kvevents_close(void **priv)
 	index_writer_close(&me->writer);
 	if (me->rows.head)
 		rows_detach(&me->rows);
-	if (me->manifest)
-		manifest_free(&me->manifest);
+	manifest_free(&me->manifest);
 	free(me);
 }
 

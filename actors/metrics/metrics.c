@@ -15,8 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/common/actor.h"
-#include "actors/common/config.h"
+#include "actors/common/attach.h"
 #include "actors/metrics/prober.h"
 #include "actors/metrics/tail.h"
 #include "actors/metrics/targets.h"
@@ -139,28 +138,6 @@ on_notes(struct pm_actor *actor, void *arg)
 
 /* ---- hearing the supervisor ---- */
 
-/* Takes fd. */
-static int
-load_config(struct metrics *me, int fd)
-{
-	struct yaml_errors errs = {0};
-	struct manifest *manifest = NULL;
-	uint32_t generation = 0;
-	int r = config_load(fd, &manifest, &generation, &errs);
-
-	if (r < 0) {
-		log_error("configuration not readable: %s%s%s", strerror(-r), errs.n ? ": " : "",
-			  errs.n ? errs.list[0].text : "");
-	} else {
-		if (me->manifest)
-			manifest_free(&me->manifest);
-		me->manifest = manifest;
-		log_set_generation(generation);
-	}
-	yaml_errors_free(&errs);
-	return r;
-}
-
 static void
 add_source(struct metrics *me, uint32_t index, uint32_t incarnation, int fd)
 {
@@ -181,7 +158,7 @@ metrics_on_message(void *priv, const struct msg *m, int fd)
 		if (fd < 0)
 			break;
 		if (m->u.segment.kind == SEGMENT_CONFIG) {
-			if (load_config(me, fd) == 0)
+			if (pm_follow_config(fd, &me->manifest) == 0)
 				look_again(me);
 			fd = -1;
 		} else if (m->u.segment.kind == SEGMENT_PROCESS &&
@@ -217,39 +194,29 @@ metrics_on_tick(void *priv, mono_ns now)
 /* ---- birth and end ---- */
 
 static int
-fail(struct metrics *me, const char *what, int r)
-{
-	log_error("open failed: %s: %s", what, strerror(-r));
-	birth_fail(&me->actor->birth, "", 0, 0, what);
-	return r;
-}
-
-static int
 open_segments(struct metrics *me)
 {
 	struct birth *b = &me->actor->birth;
-	int r, fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
+	int r = pm_attach_rows(me->actor, &me->rows, true);
 
-	r = fd < 0 ? fd : rows_attach(&me->rows, fd, true);
+	if (r == 0)
+		r = pm_attach_config(me->actor, &me->manifest);
 	if (r < 0)
-		return fail(me, "worker table", r);
-	fd = birth_segment_fd(b, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
-	r = fd < 0 ? fd : load_config(me, fd);
-	if (r < 0)
-		return fail(me, "configuration snapshot", r);
+		return r;
 	r = targets_new(&me->targets, &me->rows, &me->actor->process, on_engine_start, me);
 	if (r == 0)
 		r = tail_new(&me->tail, &me->rows, &me->actor->process);
 	if (r == 0)
 		r = prober_new(&me->prober);
 	if (r < 0)
-		return fail(me, "memory", r);
+		return pm_open_failed(me->actor, "memory", r);
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];
 
 		if (s->fd < 0 || s->kind != SEGMENT_PROCESS || s->role != ROLE_INGRESS)
 			continue;
-		fd = s->fd;
+		int fd = s->fd;
+
 		s->fd = -1;
 		add_source(me, s->index, s->incarnation, fd);
 	}
@@ -297,7 +264,7 @@ metrics_open(struct pm_actor *actor, void **ret)
 		return r;
 	r = open_sockets(me);
 	if (r < 0)
-		return fail(me, "sockets", r);
+		return pm_open_failed(me->actor, "sockets", r);
 	look_again(me);
 	me->next_run = targets_run(me->targets, me->prober, clock_mono());
 	return 0;
@@ -324,8 +291,7 @@ metrics_close(void **priv)
 	targets_free(&me->targets);
 	if (me->rows.head)
 		rows_detach(&me->rows);
-	if (me->manifest)
-		manifest_free(&me->manifest);
+	manifest_free(&me->manifest);
 	free(me);
 }
 

@@ -18,8 +18,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "actors/common/actor.h"
-#include "actors/common/config.h"
+#include "actors/common/attach.h"
 #include "actors/policy/evaluate.h"
 #include "actors/policy/tokensource.h"
 #include "actors/policy/view.h"
@@ -577,30 +576,6 @@ policy_on_drain(void *priv, mono_ns deadline)
 /* ---- birth and end ---- */
 
 static int
-fail(struct policy *me, const char *what, int r)
-{
-	log_error("open failed: %s: %s", what, strerror(-r));
-	birth_fail(&me->actor->birth, "", 0, 0, what);
-	return r;
-}
-
-static int
-open_config(struct policy *me)
-{
-	struct yaml_errors errs = {0};
-	int fd = birth_segment_fd(&me->actor->birth, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
-	int r = fd < 0 ? fd : config_load(fd, &me->manifest, NULL, &errs);
-
-	if (r == -EINVAL && errs.n > 0)
-		birth_fail(&me->actor->birth, errs.list[0].file, errs.list[0].line,
-			   errs.list[0].column, errs.list[0].text);
-	else if (r < 0)
-		fail(me, "configuration snapshot", r);
-	yaml_errors_free(&errs);
-	return r;
-}
-
-static int
 open_view(struct policy *me)
 {
 	struct birth *b = &me->actor->birth;
@@ -608,10 +583,9 @@ open_view(struct policy *me)
 	struct index *index = NULL;
 	int fd, r;
 
-	fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
-	r = fd < 0 ? fd : rows_attach(&rows, fd, false);
+	r = pm_attach_rows(me->actor, &rows, false);
 	if (r < 0)
-		return fail(me, "worker table", r);
+		return r;
 	fd = birth_segment_fd(b, SEGMENT_INDEX, ROLE_NONE, 0, NULL);
 	r = fd < 0 ? fd : index_attach(&index, fd);
 	if (r == 0)
@@ -620,7 +594,7 @@ open_view(struct policy *me)
 		rows_detach(&rows);
 		if (index)
 			index_detach(&index);
-		return fail(me, "prefix index", r);
+		return pm_open_failed(me->actor, "prefix index", r);
 	}
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];
@@ -631,7 +605,7 @@ open_view(struct policy *me)
 		s->fd = -1;
 		r = peer_segment(me, s->kind, s->index, s->incarnation, fd);
 		if (r < 0)
-			return fail(me, "segments of an ingress", r);
+			return pm_open_failed(me->actor, "segments of an ingress", r);
 	}
 	return 0;
 }
@@ -655,8 +629,7 @@ policy_close(void **priv)
 	evaluate_free(&me->evaluate);
 	if (me->view.manifest)
 		view_close(&me->view);
-	if (me->manifest)
-		manifest_free(&me->manifest);
+	manifest_free(&me->manifest);
 	if (me->timer_fd >= 0)
 		close(me->timer_fd);
 	if (me->greet_fd >= 0)
@@ -681,8 +654,8 @@ policy_open(struct pm_actor *actor, void **ret)
 	me->greet_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	me->frame = malloc(MESSAGE_MAX);
 	if (me->timer_fd < 0 || me->greet_fd < 0 || !me->frame)
-		return fail(me, "memory and a timer", -ENOMEM);
-	r = open_config(me);
+		return pm_open_failed(me->actor, "memory and a timer", -ENOMEM);
+	r = pm_attach_config(actor, &me->manifest);
 	if (r < 0)
 		return r;
 	r = open_view(me);
@@ -690,14 +663,14 @@ policy_open(struct pm_actor *actor, void **ret)
 		return r;
 	r = tokensource_new(&me->tokens);
 	if (r < 0)
-		return fail(me, "token source", r);
+		return pm_open_failed(me->actor, "token source", r);
 	r = evaluate_new(&me->evaluate, &me->view, me->tokens, &actor->process,
 			 actor->birth.generation);
 	if (r < 0)
-		return fail(me, "evaluator", r);
+		return pm_open_failed(me->actor, "evaluator", r);
 	r = evaluate_self_test(me->evaluate, &why);
 	if (r < 0)
-		return fail(me, why, r);
+		return pm_open_failed(me->actor, why, r);
 	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);
 	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
 	pm_actor_watch_fd(actor, me->greet_fd, on_greet_timer, me);
