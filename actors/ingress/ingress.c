@@ -12,6 +12,7 @@
 #include "actors/ingress/ingress.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +30,9 @@
 #define LOOK_AGAIN_NS 10000000ull /* control messages go before answers at least so often */
 #define BATCH 256u                /* answers handled before sockets get their turn */
 #define CONTROL_BYTES 65536u
-#define SETTLE_NS 50000000ull /* of a drain: the last answers of ours leave */
+#define HEAP_PIECE_MAX (4 << 20) /* bytes; larger ones are mapped by themselves */
+#define HEAP_SPARE (64 << 20)    /* bytes of heap kept when free */
+#define SETTLE_NS 50000000ull    /* of a drain: the last answers of ours leave */
 
 /* --- the supervisor -------------------------------------------------------------------------- */
 
@@ -652,6 +655,10 @@ main(void)
 	struct ingress in;
 	int code;
 
+	/* Stream buffers come and go at any size up to their limit: let the heap keep them, or each
+	 * long answer costs page faults. */
+	mallopt(M_MMAP_THRESHOLD, HEAP_PIECE_MAX);
+	mallopt(M_TRIM_THRESHOLD, HEAP_SPARE);
 	memset(&in, 0, sizeof in);
 	in.router.fd = -1;
 	in.settings = (struct settings){.event_fd = -1, .fd = -1, .next_fd = -1};

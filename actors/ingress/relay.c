@@ -8,19 +8,9 @@
 
 #include "actors/common/log.h"
 
-#define WATCH_BYTES 4096u          /* of one event that are looked at; usage comes in a short one */
 #define GATHER_MAX 32u             /* pieces of body put into one chunk for the client */
 #define SENT_WAIT_NS 1000000000ull /* after the whole answer, for the end of our sending */
 #define HEAD_ROOM 1024u            /* bytes our own header fields take at most, besides names */
-
-struct relay_watch { /* reads along; never delays or rewrites */
-	struct request *request;
-	struct sse_watch sse;
-	union {
-		char event[WATCH_BYTES];
-		struct openai_tail tail;
-	};
-};
 
 static void go(struct request *r);
 static void response_broken(struct request *r, const char *code, const char *message);
@@ -85,7 +75,7 @@ static void
 forget_response(struct request *r)
 {
 	free(r->response.buf);
-	free(r->response.watch);
+	relay_watch_free(r->response.watch);
 	r->response = (struct response){
 		.usage = {OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN},
 	};
@@ -109,7 +99,7 @@ relay_stop(struct request *r)
 	drop_conn(r);
 	deadline_stop(&r->limit);
 	free(r->response.buf);
-	free(r->response.watch);
+	relay_watch_free(r->response.watch);
 	r->response.buf = NULL;
 	r->response.watch = NULL;
 }
@@ -298,26 +288,6 @@ on_sent(void *user, int result)
 /* --- the answer ----------------------------------------------------------------------------- */
 
 static void
-on_event(void *arg, const struct sse_event *event)
-{
-	struct relay_watch *w = arg;
-	struct response *a = &w->request->response;
-
-	switch (openai_event_kind(event->data)) {
-	case OPENAI_EVENT_DONE:
-		a->done_event = true;
-		break;
-	case OPENAI_EVENT_ERROR:
-		snprintf(w->request->error, sizeof w->request->error, "engine_error");
-		break;
-	case OPENAI_EVENT_DATA:
-		if (!event->truncated && memmem(event->data.p, event->data.len, "\"usage\"", 7))
-			openai_scan_usage(event->data, &a->usage);
-		break;
-	}
-}
-
-static void
 watch_begin(struct request *r, const struct http1_response *head)
 {
 	struct response *a = &r->response;
@@ -325,24 +295,7 @@ watch_begin(struct request *r, const struct http1_response *head)
 	a->sse = http1_media_type_is(&head->head, "text/event-stream");
 	if (http1_is_encoded(&head->head) || a->status >= 400)
 		return;
-	a->watch = calloc(1, sizeof *a->watch);
-	if (!a->watch)
-		return; /* unread, not undelivered */
-	a->watch->request = r;
-	if (a->sse)
-		sse_watch_init(&a->watch->sse, a->watch->event, sizeof a->watch->event, on_event,
-			       a->watch);
-}
-
-static void
-watch_feed(struct response *a, const char *p, size_t n)
-{
-	if (!a->watch)
-		return;
-	if (a->sse)
-		sse_watch_feed(&a->watch->sse, p, n);
-	else
-		openai_tail_feed(&a->watch->tail, p, n);
+	a->watch = relay_watch_new(a->sse); /* without memory: unread, not undelivered */
 }
 
 static bool
@@ -365,7 +318,8 @@ emit(struct request *r, const struct slice *piece, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		memcpy(to + at, piece[i].p, piece[i].len);
 		at += piece[i].len;
-		watch_feed(a, piece[i].p, piece[i].len);
+		if (a->watch)
+			relay_watch_feed(a->watch, piece[i].p, piece[i].len);
 	}
 	if (a->out == RESPONSE_CHUNKED) {
 		memcpy(to + at, "\r\n", 2);
@@ -398,7 +352,9 @@ response_broken(struct request *r, const char *code, const char *message)
 		bool between = !a->watch || sse_watch_at_boundary(&a->watch->sse);
 		struct slice piece = {event, 0};
 
-		free(a->watch); /* our own words are not to be read as the engine's */
+		if (a->watch)
+			a->usage = a->watch->usage;
+		relay_watch_free(a->watch); /* our own words are not to be read as the engine's */
 		a->watch = NULL;
 		if (n > 0) {
 			piece.len = (size_t)snprintf(event, sizeof event, "%sdata: %.*s\n\n",
@@ -437,8 +393,11 @@ response_done(struct request *r)
 	a->ended = true;
 	if (a->out == RESPONSE_CHUNKED)
 		client_write(r->client, "0\r\n\r\n", 5);
-	if (a->watch && !a->sse)
-		openai_scan_usage(openai_tail_bytes(&a->watch->tail), &a->usage);
+	if (a->watch) {
+		relay_watch_end(a->watch);
+		if (a->watch->failed)
+			snprintf(r->error, sizeof r->error, "engine_error");
+	}
 	if (r->sent || !r->conn) {
 		response_finish(r);
 		return;
@@ -646,7 +605,7 @@ response_eof(struct request *r)
 
 	if (a->relayed) {
 		/* Without a length, an event stream is whole only with its last word. */
-		if (http1_body_eof(&a->body) && (!a->sse || !a->watch || a->done_event)) {
+		if (http1_body_eof(&a->body) && (!a->sse || !a->watch || a->watch->done)) {
 			a->keep_alive = false;
 			response_done(r);
 			return;

@@ -292,6 +292,8 @@ request_end(struct request *r, unsigned status, bool cancelled)
 		return;
 	r->over = true;
 	r->slot->last_byte_ns = ingress_now(in);
+	if (r->response.watch)
+		r->response.usage = r->response.watch->usage;
 	write_outcome(r, status, cancelled);
 	if (r->response.ended)
 		write_proof(r);

@@ -13,13 +13,12 @@
  */
 #pragma once
 #include "actors/ingress/client.h"
-#include "proto/sse.h"
+#include "actors/ingress/relay_watch.h"
 
 #define REQUEST_STALE_NS 1000000000ull  /* a pooled connection that breaks later than this after the
 					   request was not stale: the worker was at work */
 
 struct decision;                        /* an applied answer, copied */
-struct relay_watch;
 
 enum response_framing { RESPONSE_NONE, RESPONSE_LENGTH, RESPONSE_CHUNKED, RESPONSE_CLOSE };
 
@@ -31,7 +30,7 @@ struct response {                       /* what has come from the worker, this a
 	enum response_framing out;      /* how the client gets the body */
 	/* any byte came; head went to the client; body is complete */
 	bool any, relayed, ended;
-	bool keep_alive, sse, looked_at, paused, first_byte, done_event;
+	bool keep_alive, sse, looked_at, paused, first_byte;
 	unsigned keep_alive_s;
 	uint16_t status;
 	uint64_t bytes;                 /* of body, to the client */
