@@ -81,7 +81,7 @@ class Client:
 
     def answer(self, to_head=False):
         """Status, header dict (lower-case names), body, end: "clean" or how it broke off.  Status 0: no head."""
-        status, headers, body = 0, {}, b""
+        status, headers, body = 0, {}, bytearray()
         try:
             version, status, *_ = self.line().split(b" ", 2)
             assert version == b"HTTP/1.1", version
@@ -119,8 +119,8 @@ class Client:
                     body, self.got = self.got, b""
                     return status, headers, body, "clean" if str(e) == "eof" else str(e)
         except Ended as e:
-            return status, headers, body, str(e)
-        return status, headers, body, "clean"
+            return status, headers, bytes(body), str(e)
+        return status, headers, bytes(body), "clean"
 
     def ended(self):
         """How the connection ends; nothing may come before."""
