@@ -59,7 +59,7 @@ int birth_send(struct birth *b, enum msg_id id, const void *msg);
 int birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column, const char *text);
 void birth_close(struct birth *b);
 
-/* Frames on a SOCK_SEQPACKET pair, one message and at most one descriptor each; both ends use these.
+/* Frames on a SOCK_SEQPACKET pair, one message and at most one descriptor each; for both ends.
  * Nothing here blocks. */
 int msg_send_fd(int sock, enum msg_id id, const void *msg, int fd);
 	/* Packs and sends one frame, with fd by SCM_RIGHTS when >= 0.  0 or -errno. */

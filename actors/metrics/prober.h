@@ -1,20 +1,18 @@
-/* actors/metrics/prober.h -- HTTP to workers beside the loop: /metrics and /health, both at once.
+/* actors/metrics/prober.h -- /metrics and /health of a worker, both at once, beside the loop.
  *
- * One zactor with a libcurl multi handle.  A probe is sent whole, comes back whole; the caller
- *                                          decides
- * when, and has at most one under way per worker, so that a slow worker delays nobody.
+ * A probe is sent whole, comes back whole (common/fetch.h); the caller decides when, and has at
+ * most one under way per worker, so that a slow worker delays nobody.
  * Bounds     PROBER_CALL_MS a call, PROBER_CONNECT_MS of it to connect; a page of
  *            PROBER_PAGE_BYTES.
- * Threads    the caller's one, and the zactor.
+ * Threads    the caller's one, and the fetcher's.
  */
 #pragma once
 #include <czmq.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "shm/segment.h"
+#include "actors/common/fetch.h"
 
-#define PROBER_CALL_MS    900L
+#define PROBER_CALL_MS    900u
 #define PROBER_CONNECT_MS 500L
 #define PROBER_PAGE_BYTES (4u << 20)
 
@@ -28,20 +26,14 @@ enum probe_result {
 enum probe_kind { PROBE_METRICS, PROBE_HEALTH, PROBE_KINDS };
 
 struct probe_call {
-	char url[320];
+	struct fetch fetch;                     /* the caller's: url; the METRICS answer is kept */
 	enum probe_result result;
-	unsigned status;                        /* HTTP; 0: none */
-	char *page;                             /* METRICS only; owned */
-	size_t len, cap;
-	void *easy;                             /* private: CURL * */
 };
 
 struct probe {
 	uint64_t serial;                        /* the caller's */
 	struct probe_call call[PROBE_KINDS];
-	mono_ns answered_ns;                    /* when the metrics page was whole */
 	unsigned under_way;                     /* private */
-	struct probe *next;                     /* private */
 };
 
 struct prober;

@@ -209,10 +209,10 @@ probe_start(struct target *target, struct prober *prober)
 
 	if (!p)
 		return false;
-	snprintf(p->call[PROBE_METRICS].url, sizeof p->call[0].url, "http://%s%s", target->address,
-		 target->metrics_path);
-	snprintf(p->call[PROBE_HEALTH].url, sizeof p->call[0].url, "http://%s%s", target->address,
-		 target->health_path);
+	snprintf(p->call[PROBE_METRICS].fetch.url, sizeof p->call[0].fetch.url, "http://%s%s",
+		 target->address, target->metrics_path);
+	snprintf(p->call[PROBE_HEALTH].fetch.url, sizeof p->call[0].fetch.url, "http://%s%s",
+		 target->address, target->health_path);
 	target->under_way = true;
 	prober_send(prober, p);
 	return true;
@@ -260,8 +260,9 @@ log_change(const struct target *target, enum row_health was, const struct probe_
 	else
 		log_warn("worker %s: %s -> %s; health: %s status=%u misses=%u slow=%u%s",
 			 target->address, health_name(was), health_name(is),
-			 probe_result_name(health->result), health->status, target->health.misses,
-			 target->health.slow, target->asleep ? " asleep" : "");
+			 probe_result_name(health->result), health->fetch.status,
+			 target->health.misses, target->health.slow,
+			 target->asleep ? " asleep" : "");
 }
 
 /* Values that the page did not say are gone from `known`; their age is the page's. */
@@ -314,7 +315,8 @@ target_result(struct targets *t, struct target *target, struct probe *p)
 
 	target->under_way = false;
 	if (metrics->result == PROBE_OK) {
-		scrape_page(metrics->page ? metrics->page : "", metrics->len, &t->scrape);
+		scrape_page(metrics->fetch.answer ? metrics->fetch.answer : "", metrics->fetch.len,
+			    &t->scrape);
 		if (t->scrape.samples > 0)
 			page = &t->scrape;
 	}
@@ -328,13 +330,13 @@ target_result(struct targets *t, struct target *target, struct probe *p)
 				 target->address,
 				 metrics->result == PROBE_OK ? "no samples"
 							     : probe_result_name(metrics->result),
-				 metrics->status, TARGET_FORGET);
+				 metrics->fetch.status, TARGET_FORGET);
 		count_add(t->process, COUNTER_scrape_failures, 1);
 	}
 	health_note(&target->health, health->result, metrics->result, target->asleep);
 	log_change(target, was, health);
 	for (unsigned i = 0; i < target->n_rows; i++)
-		row_write(t, target, target->row[i], page, p->answered_ns);
+		row_write(t, target, target->row[i], page, metrics->fetch.ended_ns);
 }
 
 void

@@ -1,7 +1,7 @@
 /* actors/policy/tokensource.h -- token ids of text prompts, asked of a worker that knows them.
  *
  * Source     POST /tokenize of vLLM (chat form {model, messages, tools ..} or prompt form {model,
- *            prompt}), by one zactor with a libcurl multi handle: the evaluator never waits.
+ *            prompt}), by common/fetch.h: the evaluator never waits.
  * Cache      by content: the key is the XXH3-128 of the request text, which names the model and
  *            holds every byte that decides the tokens.  One call at a time for equal content.
  * Bounds     TOKENSOURCE_CALL_NS a call, from the request on; TOKENSOURCE_CALLS and
@@ -9,7 +9,7 @@
  *            TOKENSOURCE_ANSWER_BYTES.  A worker that failed to answer at all is not asked again
  *            for TOKENSOURCE_REST_NS.  Over a bound: decide without the prefix.
  * Ownership  has its own copy of the request text, so that the slot's region can go at any time.
- * Threads    the caller's one thread, and the zactor.
+ * Threads    the caller's one thread, and the fetcher's.
  */
 #pragma once
 #include <czmq.h>

@@ -1,0 +1,64 @@
+/* actors/common/fetch.h -- HTTP to workers beside an actor's loop, which never waits for it.
+ *
+ * Meaning    One zactor with a libcurl multi handle.  A call is sent whole and comes back whole:
+ *            GET, or POST of a JSON body; plain HTTP/1.1, no proxy, no redirect.
+ * Bounds     the caller's: a deadline and an answer's size a call; how many are under way is its
+ *            business, and so is what it asks.  Connections kept FETCH_IDLE_S.
+ * Ownership  the caller embeds struct fetch in what it knows of the call, and frees that.  From
+ *            fetcher_send until fetcher_collect it belongs to the fetcher, what it borrows too.
+ * Threads    the caller's one, and the zactor; `ended` runs in the zactor.
+ * Cost       two messages between threads and some 20 us of libcurl a call.
+ */
+#pragma once
+#include <czmq.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/segment.h"
+
+#define FETCH_IDLE_S 4L                 /* vLLM closes a kept connection after 5 s */
+
+enum fetch_result {
+	FETCH_OK,                       /* a whole answer, whatever its status */
+	FETCH_LATE,                     /* not by the deadline; connected, status: how far */
+	FETCH_LARGE,                    /* answer over answer_max */
+	FETCH_BROKEN,                   /* refused, cut, no such host; status: how far */
+	FETCH_NO_TIME,                  /* never begun: the deadline had passed */
+	FETCH_NO_MEMORY,                /* never begun */
+};
+
+struct fetch {
+	/* the caller's, before fetcher_send; the rest zero */
+	char url[320];
+	const char *body;               /* borrowed; NULL: GET */
+	size_t body_len;
+	mono_ns deadline_ns;
+	long connect_ms;                /* of the time until then; 0: all of it */
+	size_t answer_max;              /* bytes; 0: the answer is read and not kept */
+	void (*ended)(struct fetch *f); /* in the zactor, on FETCH_OK: costly reading; or NULL */
+	void *owner;
+	/* result */
+	enum fetch_result result;
+	unsigned status;                /* HTTP; 0: none came */
+	bool connected;                 /* said of FETCH_LATE: the worker took the connection */
+	mono_ns ended_ns;
+	char *answer;                   /* owned; NULL: empty or not kept */
+	size_t len;
+	/* private */
+	size_t cap;
+	void *easy, *headers;
+	struct fetch *next;
+};
+
+struct fetcher;
+
+int fetcher_new(struct fetcher **ret, long host_connections);
+	/* At most that many to one worker at once; 0: no bound.  0, -ENOMEM. */
+void fetcher_free(struct fetcher **ret, void (*drop)(struct fetch *f));
+	/* Cuts what is under way and gives each to drop, in the caller's thread. */
+zsock_t *fetcher_socket(struct fetcher *f);     /* readable: fetcher_collect has something */
+void fetcher_send(struct fetcher *f, struct fetch *fetch);
+struct fetch *fetcher_collect(struct fetcher *f);       /* the caller's again; NULL: none */
+struct fetch *fetcher_under_way(const struct fetcher *f);       /* newest; ->next: the next older */
+void fetch_clear(struct fetch *fetch);                  /* frees what it owns */
