@@ -80,13 +80,12 @@ static uint32_t
 block_tokens_of(const struct row *row)
 {
 	struct row_reading reading;
-
-	if (row->block_tokens != 0)
-		return row->block_tokens;
 	uint32_t said = atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
 
 	if (said != 0)
-		return said;
+		return said;            /* what is in the index was hashed so */
+	if (row->block_tokens != 0)
+		return row->block_tokens;
 	row_reading_read(row, &reading);
 	return (reading.known & KNOWN_BLOCK_TOKENS) ? reading.block_tokens : 0;
 }

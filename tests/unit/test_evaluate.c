@@ -359,6 +359,21 @@ Test(evaluate, a_row_without_a_known_block_size_has_no_prefix_knowledge)
 	end(&w);
 }
 
+Test(evaluate, what_a_worker_s_events_say_of_its_block_size_wins_over_the_configuration)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	w.rows.row[3].block_tokens = 2 * BLOCK;                         /* the operator's guess */
+	atomic_store(&w.rows.row[3].event_block_tokens, BLOCK);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].cached, 800);
+	end(&w);
+}
+
 Test(evaluate, a_calibrating_row_borrows_what_its_neighbours_have_learned)
 {
 	struct row_predictor none = {
