@@ -19,6 +19,7 @@
 #include "actors/kvevents/subscriber.h"
 
 #define TICK_MS 100u
+#define JOIN_NS 300000000ull /* an engine that is up answers the handshake in a round trip */
 #define NOTES 256u /* notes a turn before others are looked at */
 #define NOTE_QUEUE 65536
 
@@ -277,6 +278,21 @@ open_notes(struct kvevents *me)
 	return 0;
 }
 
+/* "Ready" should mean that no batch of a living engine is missed any more. */
+static void
+join_all(struct kvevents *me)
+{
+	mono_ns deadline = clock_mono() + JOIN_NS;
+
+	for (uint32_t i = 0; i < me->rows.capacity; i++) {
+		struct follow *f = &me->follow[i];
+
+		if (f->subscriber && !subscriber_wait(f->subscriber, deadline))
+			log_info("events row=%u endpoint=%s: not there yet, waited for in the background", i,
+				 subscriber_endpoint(f->subscriber));
+	}
+}
+
 static int
 kvevents_open(struct pm_actor *actor, void **ret)
 {
@@ -297,6 +313,7 @@ kvevents_open(struct pm_actor *actor, void **ret)
 		return pm_open_failed(me->actor, "socket for notes", r);
 	alive(me);
 	follow_all(me);
+	join_all(me);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "actors/kvevents/subscriber.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,35 @@ struct subscriber {
 	struct apply *apply; /* borrowed */
 	uint16_t row;
 	zsock_t *sock; /* owned */
+	void *monitor; /* owned; NULL once it told or nobody waits any more */
 	char endpoint[MANIFEST_ENDPOINT_MAX + 1];
 };
+
+/* Only for subscriber_wait: what the transport says of its handshake. */
+static void
+monitor_open(struct subscriber *s)
+{
+	char at[64];
+
+	snprintf(at, sizeof at, "inproc://subscriber-%p", (void *)s);
+	if (zmq_socket_monitor(zsock_resolve(s->sock), at, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) < 0)
+		return;
+	s->monitor = zmq_socket(zsys_init(), ZMQ_PAIR);
+	if (s->monitor && zmq_connect(s->monitor, at) < 0) {
+		zmq_close(s->monitor);
+		s->monitor = NULL;
+	}
+}
+
+static void
+monitor_close(struct subscriber *s)
+{
+	if (!s->monitor)
+		return;
+	zmq_socket_monitor(zsock_resolve(s->sock), NULL, 0);
+	zmq_close(s->monitor);
+	s->monitor = NULL;
+}
 
 int
 subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const char *endpoint)
@@ -44,6 +72,7 @@ subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const
 	zsock_set_tcp_keepalive_cnt(s->sock, 3);
 	zsock_set_ipv6(s->sock, 1);
 	zsock_set_subscribe(s->sock, "");
+	monitor_open(s);
 	if (zmq_connect(zsock_resolve(s->sock), endpoint) < 0) {
 		subscriber_free(&s);
 		return -EINVAL;
@@ -52,11 +81,32 @@ subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const
 	return 0;
 }
 
+bool
+subscriber_wait(struct subscriber *s, mono_ns deadline)
+{
+	bool joined = false;
+
+	while (s->monitor && !joined) {
+		zmq_pollitem_t item = {.socket = s->monitor, .events = ZMQ_POLLIN};
+		mono_ns now = clock_mono();
+		char event[6], address[256];
+
+		if (now >= deadline || zmq_poll(&item, 1, (long)((deadline - now) / 1000000) + 1) <= 0)
+			break;
+		/* Two frames: event u16, value u32; address. */
+		joined = zmq_recv(s->monitor, event, sizeof event, ZMQ_DONTWAIT) == sizeof event;
+		zmq_recv(s->monitor, address, sizeof address, ZMQ_DONTWAIT);
+	}
+	monitor_close(s);
+	return joined;
+}
+
 void
 subscriber_free(struct subscriber **ret)
 {
 	if (!*ret)
 		return;
+	monitor_close(*ret);
 	zsock_destroy(&(*ret)->sock);
 	free(*ret);
 	*ret = NULL;

@@ -155,6 +155,22 @@ Test(subscriber, one_turn_is_bounded_and_nothing_is_lost)
 	part(&w);
 }
 
+Test(subscriber, waiting_ends_when_the_engine_has_taken_us_in_or_at_the_deadline)
+{
+	struct subscriber *absent;
+	struct wire w;
+	mono_ns now;
+
+	connect_both(&w);
+	cr_assert(subscriber_wait(w.subscriber, clock_mono() + WAIT_MS * 1000000ull));
+	now = clock_mono();
+	cr_assert_eq(subscriber_new(&absent, w.world.apply, 3, "tcp://127.0.0.1:1"), 0);
+	cr_assert_not(subscriber_wait(absent, now + 20000000));
+	cr_assert_geq(clock_mono(), now + 20000000);
+	subscriber_free(&absent);
+	part(&w);
+}
+
 Test(subscriber, says_no_to_what_is_no_endpoint)
 {
 	struct world w;
