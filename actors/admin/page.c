@@ -191,67 +191,65 @@ labels(FILE *to, const struct pm_view_worker *w)
 /* false: unknown. */
 typedef bool worker_value_f(const struct pm_view_worker *w, double *ret);
 
-#define VALUE(name, condition, expression) \
+/* SERIES(name, type, help, known, value): pointsman_worker_<name>, left out unless known. */
+#define WORKER_SERIES(SERIES) \
+	SERIES(pending_tokens, "gauge", "uncached prompt tokens sent there, no first byte yet", \
+	       true, w->load.pending) \
+	SERIES(prefilling, "gauge", "our requests there without a first byte", \
+	       true, w->load.prefilling) \
+	SERIES(context_tokens, "gauge", "prompt tokens of our requests that decode there", \
+	       true, w->load.context) \
+	SERIES(decoding, "gauge", "our requests that decode there", true, w->load.decoding) \
+	SERIES(waiting, "gauge", "requests waiting, as the engine says", \
+	       w->fresh && (w->reading.known & KNOWN_WAITING), w->reading.waiting) \
+	SERIES(running, "gauge", "requests running, as the engine says", \
+	       w->fresh && (w->reading.known & KNOWN_RUNNING), w->reading.running) \
+	SERIES(kv_usage, "gauge", "share of KV blocks held by live requests, 0..1", \
+	       w->fresh && (w->reading.known & KNOWN_KV_USAGE), w->reading.kv_usage) \
+	SERIES(kv_blocks, "gauge", "KV blocks the engine has", \
+	       w->reading.known & KNOWN_NUM_BLOCKS, w->reading.num_blocks) \
+	SERIES(block_tokens, "gauge", "tokens of a KV block", \
+	       w->block_tokens != 0, w->block_tokens) \
+	SERIES(reading_age_seconds, "gauge", "since the engine last answered a scrape", \
+	       w->reading_age_ms != UINT32_MAX, w->reading_age_ms / 1000.0) \
+	SERIES(scrape_misses, "gauge", "scrapes missed in a row", true, w->reading.misses) \
+	SERIES(event_batches_total, "counter", "batches of KV events received", \
+	       true, w->received) \
+	SERIES(events_decoded_total, "counter", "KV events in them that decoded", \
+	       true, w->decoded) \
+	SERIES(events_applied_total, "counter", "KV events applied to the index", \
+	       true, w->applied) \
+	SERIES(events_orphaned_total, "counter", "KV events whose parent was unknown", \
+	       true, w->orphaned) \
+	SERIES(events_failed_total, "counter", "KV events, or whole batches, that did not decode", \
+	       true, w->failed) \
+	SERIES(events_skipped_total, "counter", "KV events not ours to apply", true, w->skipped) \
+	SERIES(event_gaps_total, "counter", "holes in its event sequence", true, w->gaps) \
+	SERIES(restarts_total, "counter", "restarts of the engine seen", true, w->restarts) \
+	SERIES(predictor_samples, "gauge", "outcomes its predictor has learned from", \
+	       true, w->predictor.samples) \
+	SERIES(predictor_error_p50_seconds, "gauge", "median absolute error of predicted TTFT", \
+	       w->predictor.samples != 0, w->predictor.err_p50) \
+	SERIES(predictor_error_p90_seconds, "gauge", "90th percentile of that error", \
+	       w->predictor.samples != 0, w->predictor.err_p90)
+
+#define VALUE(name, type, help, known, expression) \
 	static bool \
 	value_##name(const struct pm_view_worker *w, double *ret) \
 	{ \
 		*ret = (double)(expression); \
-		return condition; \
+		return known; \
 	}
-VALUE(pending, true, w->load.pending)
-VALUE(prefilling, true, w->load.prefilling)
-VALUE(context, true, w->load.context)
-VALUE(decoding, true, w->load.decoding)
-VALUE(waiting, w->fresh && (w->reading.known & KNOWN_WAITING), w->reading.waiting)
-VALUE(running, w->fresh && (w->reading.known & KNOWN_RUNNING), w->reading.running)
-VALUE(kv_usage, w->fresh && (w->reading.known & KNOWN_KV_USAGE), w->reading.kv_usage)
-VALUE(num_blocks, w->reading.known & KNOWN_NUM_BLOCKS, w->reading.num_blocks)
-VALUE(block_tokens, w->block_tokens != 0, w->block_tokens)
-VALUE(age, w->reading_age_ms != UINT32_MAX, w->reading_age_ms / 1000.0)
-VALUE(misses, true, w->reading.misses)
-VALUE(received, true, w->received)
-VALUE(decoded, true, w->decoded)
-VALUE(applied, true, w->applied)
-VALUE(orphaned, true, w->orphaned)
-VALUE(failed, true, w->failed)
-VALUE(skipped, true, w->skipped)
-VALUE(gaps, true, w->gaps)
-VALUE(restarts, true, w->restarts)
-VALUE(samples, true, w->predictor.samples)
-VALUE(err_p50, w->predictor.samples != 0, w->predictor.err_p50)
-VALUE(err_p90, w->predictor.samples != 0, w->predictor.err_p90)
+WORKER_SERIES(VALUE)
 #undef VALUE
 
 static const struct {
 	const char *name, *type, *help;
 	worker_value_f *value;
 } series[] = {
-	{"pending_tokens", "gauge", "uncached prompt tokens sent there, no first byte yet",
-	 value_pending},
-	{"prefilling", "gauge", "our requests there without a first byte", value_prefilling},
-	{"context_tokens", "gauge", "prompt tokens of our requests that decode there",
-	 value_context},
-	{"decoding", "gauge", "our requests that decode there", value_decoding},
-	{"waiting", "gauge", "requests waiting, as the engine says", value_waiting},
-	{"running", "gauge", "requests running, as the engine says", value_running},
-	{"kv_usage", "gauge", "share of KV blocks held by live requests, 0..1", value_kv_usage},
-	{"kv_blocks", "gauge", "KV blocks the engine has", value_num_blocks},
-	{"block_tokens", "gauge", "tokens of a KV block", value_block_tokens},
-	{"reading_age_seconds", "gauge", "since the engine last answered a scrape", value_age},
-	{"scrape_misses", "gauge", "scrapes missed in a row", value_misses},
-	{"event_batches_total", "counter", "batches of KV events received", value_received},
-	{"events_decoded_total", "counter", "KV events in them that decoded", value_decoded},
-	{"events_applied_total", "counter", "KV events applied to the index", value_applied},
-	{"events_orphaned_total", "counter", "KV events whose parent was unknown", value_orphaned},
-	{"events_failed_total", "counter", "KV events, or whole batches, that did not decode",
-	 value_failed},
-	{"events_skipped_total", "counter", "KV events not ours to apply", value_skipped},
-	{"event_gaps_total", "counter", "holes in its event sequence", value_gaps},
-	{"restarts_total", "counter", "restarts of the engine seen", value_restarts},
-	{"predictor_samples", "gauge", "outcomes its predictor has learned from", value_samples},
-	{"predictor_error_p50_seconds", "gauge", "median absolute error of predicted TTFT",
-	 value_err_p50},
-	{"predictor_error_p90_seconds", "gauge", "90th percentile of that error", value_err_p90},
+#define ROW(name, type, help, known, expression) {#name, type, help, value_##name},
+	WORKER_SERIES(ROW)
+#undef ROW
 };
 
 static const char *

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "actors/common/fields.h"
 #include "proto/openai.h"
 
 const char *
@@ -17,32 +17,6 @@ pm_show_reload_name(unsigned state)
 	static const char *const names[] = {"idle", "loading", "switching", "probation"};
 
 	return state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
-json_t *
-pm_show_hex(uint64_t n)
-{
-	char text[24];
-
-	snprintf(text, sizeof text, "%016llx", (unsigned long long)n);
-	return json_string(text);
-}
-
-json_t *
-pm_show_wall(wall_ns when)
-{
-	time_t seconds = (time_t)(when / 1000000000u);
-	char text[64];
-	struct tm tm;
-	size_t n;
-
-	if (when == 0)
-		return json_null();
-	gmtime_r(&seconds, &tm);
-	n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text + n, sizeof text - n, ".%03lluZ",
-		 (unsigned long long)(when % 1000000000u / 1000000u));
-	return json_string(text);
 }
 
 int
@@ -61,15 +35,6 @@ pm_show_id(const char *text, size_t len, uint64_t *ret_id)
 	}
 	*ret_id = id;
 	return 0;
-}
-
-/* Whatever a fixed field holds. */
-static json_t *
-text_of(const char *p, size_t cap)
-{
-	json_t *s = json_stringn(p, strnlen(p, cap));
-
-	return s ? s : json_string("?");
 }
 
 static json_t *
@@ -102,7 +67,7 @@ process_of(const struct pm_view *view, const struct roster_entry *e, mono_ns now
 	json_object_set_new(o, "heartbeat_age_s", seconds(pm_view_heartbeat(view,
 			    (enum process_role)e->role, e->incarnation), now));
 	json_object_set_new(o, "restarts", json_integer(e->restarts));
-	json_object_set_new(o, "last_exit", text_of(e->last_exit, sizeof e->last_exit));
+	json_object_set_new(o, "last_exit", pm_json_text(e->last_exit, sizeof e->last_exit));
 	return o;
 }
 
@@ -195,7 +160,7 @@ pm_show_stat(const struct pm_view *view)
 		json_object_set_new(o, "generation",
 				    json_integer(atomic_load_explicit(&head->generation,
 								      memory_order_acquire)));
-		json_object_set_new(o, "config_hash", pm_show_hex(head->config_hash));
+		json_object_set_new(o, "config_hash", pm_json_hex(head->config_hash));
 		json_object_set_new(o, "reload",
 				    json_string(pm_show_reload_name(atomic_load_explicit(
 					    &head->reload, memory_order_relaxed))));
@@ -205,9 +170,9 @@ pm_show_stat(const struct pm_view *view)
 		json_object_set_new(o, "last_reload_ok", json_boolean(atomic_load_explicit(
 				    &head->last_reload_ok, memory_order_relaxed)));
 		json_object_set_new(o, "last_error",
-				    text_of(head->last_error, sizeof head->last_error));
-		json_object_set_new(o, "born", pm_show_wall(head->born));
-		json_object_set_new(o, "committed", pm_show_wall(head->committed));
+				    pm_json_text(head->last_error, sizeof head->last_error));
+		json_object_set_new(o, "born", pm_json_wall(head->born, 3));
+		json_object_set_new(o, "committed", pm_json_wall(head->committed, 3));
 	}
 	json_object_set_new(o, "workers_count", json_integer(workers));
 	json_object_set_new(o, "workers_up", json_integer(up));
@@ -233,8 +198,9 @@ pm_show_ready(const struct pm_view *view, json_t **ret_why)
 
 		ingress |= e.role == ROLE_INGRESS && state == ROSTER_READY;
 		/* In a switch none is active for some milliseconds, and nobody need notice. */
-		policy |= e.role == ROLE_POLICY && (state == ROSTER_ACTIVE || state == ROSTER_STANDBY ||
-						    state == ROSTER_READY);
+		policy |= e.role == ROLE_POLICY &&
+			  (state == ROSTER_ACTIVE || state == ROSTER_STANDBY ||
+			   state == ROSTER_READY);
 	}
 	if (!head || atomic_load_explicit(&head->generation, memory_order_acquire) == 0)
 		json_array_append_new(why, json_string("no configuration is in force yet"));
@@ -286,8 +252,8 @@ reading_of(const struct pm_view_worker *w)
 	json_object_set_new(o, "num_blocks", integer_if(known & KNOWN_NUM_BLOCKS, r->num_blocks));
 	json_object_set_new(o, "max_model_len",
 			    integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
-	json_object_set_new(o, "engine_start", pm_show_wall(known & KNOWN_ENGINE_START ?
-							    row_reading_start(r) : 0));
+	json_object_set_new(o, "engine_start", pm_json_wall(known & KNOWN_ENGINE_START ?
+							    row_reading_start(r) : 0, 3));
 	return o;
 }
 
@@ -344,12 +310,12 @@ worker_of(const struct pm_view_worker *w, mono_ns now)
 
 	json_object_set_new(o, "row", json_integer(w->row));
 	json_object_set_new(o, "row_gen", json_integer(w->row_gen));
-	json_object_set_new(o, "worker", text_of(w->name, sizeof w->name));
+	json_object_set_new(o, "worker", pm_json_text(w->name, sizeof w->name));
 	json_object_set_new(o, "rank", json_integer(w->rank));
-	json_object_set_new(o, "set", text_of(w->set, sizeof w->set));
+	json_object_set_new(o, "set", pm_json_text(w->set, sizeof w->set));
 	json_object_set_new(o, "pool", w->pool ? json_string(w->pool) : json_null());
-	json_object_set_new(o, "url", text_of(w->url, sizeof w->url));
-	json_object_set_new(o, "model", text_of(w->model, sizeof w->model));
+	json_object_set_new(o, "url", pm_json_text(w->url, sizeof w->url));
+	json_object_set_new(o, "model", pm_json_text(w->model, sizeof w->model));
 	json_object_set_new(o, "state", json_string(row_state_name(w->state)));
 	json_object_set_new(o, "pending_tokens", json_integer(w->load.pending));
 	json_object_set_new(o, "prefilling", json_integer(w->load.prefilling));
@@ -435,7 +401,7 @@ request_of(const struct pm_view *view, const struct live *l, mono_ns now)
 	bool routed = slot_state(word) >= SLOT_CHOSEN && s.row != ROW_NONE &&
 		      pm_view_worker(view, s.row, now, &w) && w.row_gen == s.row_gen;
 
-	json_object_set_new(o, "id", pm_show_hex(s.request_id));
+	json_object_set_new(o, "id", pm_json_hex(s.request_id));
 	json_object_set_new(o, "ingress", json_integer(l->in->index));
 	json_object_set_new(o, "state", json_string(slot_state_name(slot_state(word))));
 	json_object_set_new(o, "ask", json_integer(slot_ask(word)));
@@ -443,7 +409,8 @@ request_of(const struct pm_view *view, const struct live *l, mono_ns now)
 	json_object_set_new(o, "route", json_string(openai_route_name((enum openai_route)s.route)));
 	json_object_set_new(o, "peer", peer_of(&s));
 	json_object_set_new(o, "body_bytes", json_integer(s.body_len));
-	json_object_set_new(o, "worker", routed ? text_of(w.name, sizeof w.name) : json_null());
+	json_object_set_new(o, "worker",
+			    routed ? pm_json_text(w.name, sizeof w.name) : json_null());
 	json_object_set_new(o, "row", integer_if(routed, s.row));
 	json_object_set_new(o, "attempt", json_integer(s.attempt));
 	json_object_set_new(o, "phase", json_string(phase_name(s.phase)));

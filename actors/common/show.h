@@ -31,8 +31,6 @@ json_t *pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	/* One OUTCOME record; NULL: it is none, or no memory. */
 int pm_show_id(const char *text, size_t len, uint64_t *ret_id);
 	/* 16 hex digits as in x-pointsman-request-id, with or without "-attempt".  0, -EINVAL. */
-json_t *pm_show_wall(wall_ns when);                     /* ISO 8601 UTC; null for 0 */
-json_t *pm_show_hex(uint64_t n);                        /* 16 digits */
 
 /* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when
  * fit). */

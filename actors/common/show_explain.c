@@ -5,60 +5,45 @@
  */
 #include "actors/common/show.h"
 
-#include <string.h>
-
 #include "actors/common/decide/explain.h"
+#include "actors/common/fields.h"
 
 #define SEQUENCE_BITS 40u /* request id: incarnation of the ingress, its number there */
-
-static json_t *
-known32(uint32_t n)
-{
-	return n == UINT32_MAX ? json_null() : json_integer(n);
-}
 
 json_t *
 pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 {
 	const struct journal_record *head = record;
 	const struct journal_outcome *x = (const struct journal_outcome *)(head + 1);
-	json_t *o, *text;
+	json_t *o;
 
 	if (len < sizeof *head + sizeof *x || head->kind != JOURNAL_OUTCOME)
 		return NULL;
-	bool named = rows && rows->head && x->row < rows->capacity &&
-		     rows->text[x->row].member[0] &&
-		     atomic_load_explicit(&rows->row[x->row].row_gen, memory_order_acquire) ==
-			     x->row_gen;
 	o = json_object();
-	json_object_set_new(o, "request_id", pm_show_hex(head->request_id));
+	json_object_set_new(o, "request_id", pm_json_hex(head->request_id));
 	json_object_set_new(o, "ask", json_integer(head->ask));
-	json_object_set_new(o, "when", pm_show_wall(head->when));
+	json_object_set_new(o, "when", pm_json_wall(head->when, 3));
 	json_object_set_new(o, "generation", json_integer(head->policy_gen));
 	json_object_set_new(o, "incarnation", json_integer(head->policy_inc));
-	json_object_set_new(o, "status", x->status ? json_integer(x->status) : json_null());
+	json_object_set_new(o, "status", pm_json_nonzero(x->status));
 	json_object_set_new(o, "cancelled", json_boolean(x->cancelled));
 	json_object_set_new(o, "row", x->row == ROW_NONE ? json_null() : json_integer(x->row));
-	json_object_set_new(o, "worker", named ? json_stringn(rows->text[x->row].member,
-			    strnlen(rows->text[x->row].member, ROW_NAME_MAX)) : json_null());
+	json_object_set_new(o, "worker", pm_json_member(rows, x->row, x->row_gen));
 	json_object_set_new(o, "attempts", json_integer(x->attempts));
-	json_object_set_new(o, "queue_us", known32(x->queue_us));
-	json_object_set_new(o, "ttft_us", known32(x->ttft_us));
-	json_object_set_new(o, "e2e_us", known32(x->e2e_us));
-	json_object_set_new(o, "prompt_tokens", known32(x->prompt));
-	json_object_set_new(o, "cached_tokens", known32(x->cached));
-	json_object_set_new(o, "completion_tokens", known32(x->completion));
-	json_object_set_new(o, "our_prompt_tokens",
-			    x->our_prompt ? json_integer(x->our_prompt) : json_null());
+	json_object_set_new(o, "queue_us", pm_json_known32(x->queue_us));
+	json_object_set_new(o, "ttft_us", pm_json_known32(x->ttft_us));
+	json_object_set_new(o, "e2e_us", pm_json_known32(x->e2e_us));
+	json_object_set_new(o, "prompt_tokens", pm_json_known32(x->prompt));
+	json_object_set_new(o, "cached_tokens", pm_json_known32(x->cached));
+	json_object_set_new(o, "completion_tokens", pm_json_known32(x->completion));
+	json_object_set_new(o, "our_prompt_tokens", pm_json_nonzero(x->our_prompt));
 	json_object_set_new(o, "our_cached_tokens", json_integer(x->our_cached));
-	json_object_set_new(o, "predicted_ttft_us", known32(x->predicted_us));
+	json_object_set_new(o, "predicted_ttft_us", pm_json_known32(x->predicted_us));
 	json_object_set_new(o, "pending_tokens", json_integer(x->pending));
 	json_object_set_new(o, "context_tokens", json_integer(x->context));
 	json_object_set_new(o, "decoding", json_integer(x->decoding));
 	json_object_set_new(o, "bytes_out", json_integer((json_int_t)x->bytes_out));
-	text = x->error[0] ? json_stringn(x->error, strnlen(x->error, sizeof x->error)) :
-			     json_null();
-	json_object_set_new(o, "error", text ? text : json_string("?"));
+	json_object_set_new(o, "error", pm_json_text_or_null(x->error, sizeof x->error));
 	return o;
 }
 
@@ -206,7 +191,7 @@ pm_show_explain(const struct pm_view *view, uint64_t id)
 		      s.passed ? "the journal rings have passed its records" :
 				 "it left no record: its ingress died before its outcome";
 	}
-	json_object_set_new(o, "id", pm_show_hex(id));
+	json_object_set_new(o, "id", pm_json_hex(id));
 	json_object_set_new(o, "state", json_string(state));
 	json_object_set_new(o, "why", why ? json_string(why) : json_null());
 	json_object_set_new(o, "decisions", s.decisions);

@@ -1,7 +1,7 @@
 /* actors/kvevents/apply_events.c -- stored, removed, cleared: one event's effect on the index.
  *
- * Rules 4, 5 and 8 of shm/README.md live here.  A block stored exactly takes the row's speculative and
- * demoted ids out of the same set; a removal that reaches zero takes the exact one and those.
+ * Rules 4, 5 and 8 of shm/README.md live here.  A block stored exactly takes the row's speculative
+ * and demoted ids out of the same set; a removal that reaches zero takes the exact one and those.
  */
 #include "actors/kvevents/apply_row.h"
 

@@ -3,23 +3,10 @@
 #include <string.h>
 
 #include "actors/common/decide/explain.h"
+#include "actors/common/fields.h"
 #include "actors/common/show.h"
 #include "actors/pointsctl/ask.h"
 #include "actors/pointsctl/table.h"
-
-static const char *
-text_at(const json_t *o, const char *key, const char *otherwise)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s && *s ? s : otherwise;
-}
-
-static long long
-number_at(const json_t *o, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(o, key));
-}
 
 /* Prints it one way or the other. */
 static int
@@ -49,38 +36,34 @@ print_stat(const json_t *s)
 	json_t *p;
 
 	printf("generation %lld (config %s, in force since %s), reload %s%s\n",
-	       number_at(s, "generation"), text_at(s, "config_hash", "-"),
-	       text_at(s, "committed", "-"), text_at(s, "reload", "-"),
+	       pm_integer_at(s, "generation"), pm_text_at(s, "config_hash", "-"),
+	       pm_text_at(s, "committed", "-"), pm_text_at(s, "reload", "-"),
 	       json_is_true(json_object_get(s, "draining")) ? ", draining" : "");
-	if (text_at(s, "last_error", NULL))
-		printf("last reload refused: %s\n", text_at(s, "last_error", ""));
-	printf("workers  %lld of %lld up\n", number_at(s, "workers_up"),
-	       number_at(s, "workers_count"));
+	if (pm_text_at(s, "last_error", NULL))
+		printf("last reload refused: %s\n", pm_text_at(s, "last_error", ""));
+	printf("workers  %lld of %lld up\n", pm_integer_at(s, "workers_up"),
+	       pm_integer_at(s, "workers_count"));
 	printf("requests %lld: %lld ok, %lld client errors, %lld failed, %lld cancelled, "
 	       "%lld live\n",
-	       number_at(requests, "total"), number_at(requests, "ok"),
-	       number_at(requests, "client_error"), number_at(requests, "failed"),
-	       number_at(requests, "cancelled"), number_at(requests, "live"));
+	       pm_integer_at(requests, "total"), pm_integer_at(requests, "ok"),
+	       pm_integer_at(requests, "client_error"), pm_integer_at(requests, "failed"),
+	       pm_integer_at(requests, "cancelled"), pm_integer_at(requests, "live"));
 	if (json_is_object(index))
-		printf("index    %lld blocks of %lld\n", number_at(index, "entries"),
-		       number_at(index, "lanes") * 7 / 10);
+		printf("index    %lld blocks of %lld\n", pm_integer_at(index, "entries"),
+		       pm_integer_at(index, "lanes") * 7 / 10);
 	putchar('\n');
 	t = table_new(
 		"ROLE >INDEX >INCARNATION >GEN >PID STATE >SINCE >HEARTBEAT >RESTARTS LAST-EXIT");
 	json_array_foreach(list, i, p) {
-		table_json(t, p, "role");
-		table_json(t, p, "index");
-		table_json(t, p, "incarnation");
-		if (number_at(p, "generation"))
+		table_fields(t, p, "role index incarnation");
+		if (pm_integer_at(p, "generation"))
 			table_json(t, p, "generation");
 		else
 			table_cell(t, "-");
-		table_json(t, p, "pid");
-		table_json(t, p, "state");
+		table_fields(t, p, "pid state");
 		table_cell(t, "%s", unit_s(a, p, "since_s"));
 		table_cell(t, "%s", unit_s(b, p, "heartbeat_age_s"));
-		table_json(t, p, "restarts");
-		table_json(t, p, "last_exit");
+		table_fields(t, p, "restarts last_exit");
 	}
 	table_print(stdout, t);
 	table_free(&t);
@@ -111,24 +94,13 @@ print_workers(const json_t *result)
 		const json_t *predictor = json_object_get(w, "predictor");
 		const json_t *kv = json_object_get(reading, "kv_usage");
 
-		table_json(t, w, "worker");
-		table_json(t, w, "rank");
-		table_json(t, w, "pool");
-		table_json(t, w, "state");
-		table_json(t, w, "pending_tokens");
-		table_json(t, w, "prefilling");
-		table_json(t, w, "decoding");
-		table_json(t, reading, "waiting");
-		table_json(t, reading, "running");
+		table_fields(t, w, "worker rank pool state pending_tokens prefilling decoding");
+		table_fields(t, reading, "waiting running");
 		if (json_is_number(kv))
 			table_cell(t, "%.0f%%", 100 * json_number_value(kv));
 		else
 			table_cell(t, "-");
-		table_json(t, cache, "state");
-		table_json(t, cache, "batches");
-		table_json(t, cache, "decoded");
-		table_json(t, cache, "applied");
-		table_json(t, cache, "gaps");
+		table_fields(t, cache, "state batches decoded applied gaps");
 		table_json(t, predictor, "state");
 		table_cell(t, "%s", unit_s(a, predictor, "error_p50_s"));
 		table_cell(t, "%s", unit_s(a, predictor, "error_p90_s"));
@@ -157,22 +129,15 @@ print_requests(const json_t *result)
 	json_t *r;
 
 	json_array_foreach(list, i, r) {
-		table_json(t, r, "id");
-		table_json(t, r, "ingress");
-		table_json(t, r, "state");
+		table_fields(t, r, "id ingress state");
 		table_cell(t, "%s", unit_s(a, r, "age_s"));
-		table_json(t, r, "route");
-		table_json(t, r, "worker");
-		table_json(t, r, "attempt");
-		table_json(t, r, "phase");
-		table_json(t, r, "prompt_tokens");
-		table_json(t, r, "prefill_tokens");
-		table_json(t, r, "generation");
-		table_json(t, r, "peer");
+		table_fields(t, r,
+			     "route worker attempt phase prompt_tokens "
+			     "prefill_tokens generation peer");
 	}
 	table_print(stdout, t);
 	table_free(&t);
-	printf("%lld live, %zu shown\n", number_at(result, "live"), json_array_size(list));
+	printf("%lld live, %zu shown\n", pm_integer_at(result, "live"), json_array_size(list));
 }
 
 int
@@ -208,15 +173,15 @@ print_outcome(const json_t *x)
 {
 	char a[UNIT_TEXT], b[UNIT_TEXT], c[UNIT_TEXT];
 
-	printf("outcome at %s: ", text_at(x, "when", "-"));
+	printf("outcome at %s: ", pm_text_at(x, "when", "-"));
 	if (json_is_integer(json_object_get(x, "status")))
-		printf("status %lld", number_at(x, "status"));
+		printf("status %lld", pm_integer_at(x, "status"));
 	else
 		printf("no status");
 	printf("%s from %s after %lld attempts%s%s\n",
 	       json_is_true(json_object_get(x, "cancelled")) ? ", client gone," : "",
-	       text_at(x, "worker", "no worker"), number_at(x, "attempts"),
-	       text_at(x, "error", NULL) ? ", error " : "", text_at(x, "error", ""));
+	       pm_text_at(x, "worker", "no worker"), pm_integer_at(x, "attempts"),
+	       pm_text_at(x, "error", NULL) ? ", error " : "", pm_text_at(x, "error", ""));
 	printf("waited here %s, first byte %s after dispatch, last %s; ", unit_us(a, x, "queue_us"),
 	       unit_us(b, x, "ttft_us"), unit_us(c, x, "e2e_us"));
 	printf("%s to the client\n",
@@ -232,8 +197,8 @@ print_explain(const json_t *e)
 	size_t i;
 	json_t *d;
 
-	printf("%s: %s%s%s\n", text_at(e, "id", "?"), text_at(e, "state", "?"),
-	       text_at(e, "why", NULL) ? ": " : "", text_at(e, "why", ""));
+	printf("%s: %s%s%s\n", pm_text_at(e, "id", "?"), pm_text_at(e, "state", "?"),
+	       pm_text_at(e, "why", NULL) ? ": " : "", pm_text_at(e, "why", ""));
 	json_array_foreach(decisions, i, d) {
 		putchar('\n');
 		explain_print(stdout, d);
@@ -263,7 +228,7 @@ command_explain(const struct options *o)
 		return 1;
 	}
 	result = ask(o, "explain", "id", json_string(o->args[0]));
-	state = text_at(result, "state", "");
+	state = pm_text_at(result, "state", "");
 	found = strcmp(state, "done") == 0 || strcmp(state, "live") == 0;
 	return show(o, result, print_explain) || !found;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "actors/common/decide/explain.h"
+#include "actors/common/fields.h"
 #include "actors/common/show.h"
 #include "actors/pointsctl/control.h"
 #include "actors/pointsctl/feed.h"
@@ -229,17 +230,16 @@ config_of(const void *record, size_t len)
 {
 	const struct journal_record *head = record;
 	const struct journal_config *c = (const struct journal_config *)(head + 1);
-	json_t *o, *text;
+	json_t *o;
 
 	if (len < sizeof *head + sizeof *c)
 		return NULL;
 	o = json_object();
-	text = json_stringn(c->text, strnlen(c->text, sizeof c->text));
-	json_object_set_new(o, "when", pm_show_wall(head->when));
-	json_object_set_new(o, "config_hash", pm_show_hex(head->config_hash));
+	json_object_set_new(o, "when", pm_json_wall(head->when, 3));
+	json_object_set_new(o, "config_hash", pm_json_hex(head->config_hash));
 	json_object_set_new(o, "generation", json_integer(c->generation));
 	json_object_set_new(o, "ok", json_boolean(c->ok));
-	json_object_set_new(o, "text", text ? text : json_string("?"));
+	json_object_set_new(o, "text", pm_json_text(c->text, sizeof c->text));
 	return o;
 }
 

@@ -57,17 +57,27 @@ static const struct command commands[] = {
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
+static void
+say(const char *format, va_list args, const char *tail)
+	__attribute__((format(printf, 1, 0)));
+
+static void
+say(const char *format, va_list args, const char *tail)
+{
+	fflush(stdout);
+	fputs("pointsctl: ", stderr);
+	vfprintf(stderr, format, args);
+	fputs(tail, stderr);
+}
+
 void
 complain(const char *format, ...)
 {
 	va_list args;
 
-	fflush(stdout);
-	fputs("pointsctl: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	say(format, args, "\n");
 	va_end(args);
-	fputc('\n', stderr);
 }
 
 void
@@ -110,12 +120,9 @@ usage_error(const char *format, ...)
 {
 	va_list args;
 
-	fflush(stdout);
-	fputs("pointsctl: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	say(format, args, " (pointsctl help)\n");
 	va_end(args);
-	fputs(" (pointsctl help)\n", stderr);
 	return EXIT_USAGE;
 }
 

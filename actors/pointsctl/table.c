@@ -86,6 +86,20 @@ table_json(struct table *t, const json_t *object, const char *key)
 }
 
 void
+table_fields(struct table *t, const json_t *object, const char *keys)
+{
+	while (*keys) {
+		size_t len = strcspn(keys, " ");
+		char key[64];
+
+		snprintf(key, sizeof key, "%.*s", (int)len, keys);
+		table_json(t, object, key);
+		keys += len;
+		keys += strspn(keys, " ");
+	}
+}
+
+void
 table_print(FILE *to, const struct table *t)
 {
 	int width[COLUMNS_MAX] = {0};

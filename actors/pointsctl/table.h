@@ -15,6 +15,8 @@ struct table *table_new(const char *heads);
 void table_cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void table_json(struct table *table, const json_t *object, const char *key);
 	/* The member as it is; "-" when absent, null or empty. */
+void table_fields(struct table *table, const json_t *object, const char *keys);
+	/* The same for each word of keys, in their order. */
 void table_print(FILE *to, const struct table *table);
 void table_free(struct table **table);
 

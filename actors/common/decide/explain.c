@@ -2,10 +2,9 @@
 #include "actors/common/decide/explain.h"
 
 #include <errno.h>
-#include <string.h>
-#include <time.h>
 
 #include "actors/common/decide/choose.h"
+#include "actors/common/fields.h"
 #include "proto/messages.h"
 
 static const char *
@@ -38,45 +37,6 @@ source_name(unsigned source)
 	}
 }
 
-static json_t *
-hex(uint64_t n)
-{
-	char text[24];
-
-	snprintf(text, sizeof text, "%016llx", (unsigned long long)n);
-	return json_string(text);
-}
-
-static json_t *
-known(uint32_t n)
-{
-	return n == UINT32_MAX ? json_null() : json_integer(n);
-}
-
-/* A fixed field of a record, whatever bytes it holds. */
-static json_t *
-text_of(const char *p, size_t cap)
-{
-	json_t *s = json_stringn(p, strnlen(p, cap));
-
-	return s ? s : json_string("?");
-}
-
-static json_t *
-when_of(wall_ns when)
-{
-	time_t seconds = (time_t)(when / 1000000000u);
-	char text[64];
-	struct tm tm;
-
-	gmtime_r(&seconds, &tm);
-	size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-
-	snprintf(text + n, sizeof text - n, ".%06lluZ",
-		 (unsigned long long)(when % 1000000000u / 1000u));
-	return json_string(text);
-}
-
 /* Microseconds from the stage before it that was reached; null where it was not. */
 static json_t *
 stages_of(const uint64_t stage_ns[8])
@@ -102,15 +62,6 @@ stages_of(const uint64_t stage_ns[8])
 }
 
 static json_t *
-worker_of(const struct rows *rows, uint16_t row, uint32_t row_gen)
-{
-	if (!rows || row >= rows->capacity || rows->text[row].member[0] == '\0' ||
-	    atomic_load_explicit(&rows->row[row].row_gen, memory_order_acquire) != row_gen)
-		return json_null();
-	return text_of(rows->text[row].member, sizeof rows->text[row].member);
-}
-
-static json_t *
 coefs_of(const float coef[COEF_IN_JOURNAL])
 {
 	static const char *const names[COEF_COUNT] = {
@@ -131,7 +82,7 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "row", c->row == ROW_NONE ? json_null() : json_integer(c->row));
-	json_object_set_new(o, "worker", worker_of(rows, c->row, c->row_gen));
+	json_object_set_new(o, "worker", pm_json_member(rows, c->row, c->row_gen));
 	json_object_set_new(o, "row_gen", json_integer(c->row_gen));
 	json_object_set_new(o, "removed_by",
 			    c->removed_by ? json_string(choose_removal_name(c->removed_by))
@@ -142,11 +93,11 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_object_set_new(o, "prefilling", json_integer(c->prefilling));
 	json_object_set_new(o, "context_tokens", json_integer(c->context));
 	json_object_set_new(o, "decoding", json_integer(c->decoding));
-	json_object_set_new(o, "scraped_waiting", known(c->waiting));
-	json_object_set_new(o, "scraped_running", known(c->running));
+	json_object_set_new(o, "scraped_waiting", pm_json_known32(c->waiting));
+	json_object_set_new(o, "scraped_running", pm_json_known32(c->running));
 	json_object_set_new(o, "kv_usage",
 			    c->kv_usage < 0 ? json_null() : json_real((double)c->kv_usage));
-	json_object_set_new(o, "reading_age_ms", known(c->age_ms));
+	json_object_set_new(o, "reading_age_ms", pm_json_known32(c->age_ms));
 	json_object_set_new(o, "predicted_ttft_us", json_integer(c->ttft_us));
 	json_object_set_new(o, "predicted_wait_us",
 			    json_integer((json_int_t)((double)c->wait_s * 1e6)));
@@ -173,30 +124,28 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	}
 	bool chosen = d->verdict == VERDICT_CHOOSE;
 
-	json_object_set_new(o, "request_id", hex(head->request_id));
+	json_object_set_new(o, "request_id", pm_json_hex(head->request_id));
 	json_object_set_new(o, "ask", json_integer(head->ask));
-	json_object_set_new(o, "when", when_of(head->when));
+	json_object_set_new(o, "when", pm_json_wall(head->when, 6));
 	json_object_set_new(o, "generation", json_integer(head->policy_gen));
 	json_object_set_new(o, "incarnation", json_integer(head->policy_inc));
-	json_object_set_new(o, "config_hash", hex(head->config_hash));
-	json_object_set_new(o, "seed", hex(head->seed));
+	json_object_set_new(o, "config_hash", pm_json_hex(head->config_hash));
+	json_object_set_new(o, "seed", pm_json_hex(head->seed));
 	json_object_set_new(o, "verdict", json_string(verdict_name(d->verdict)));
-	json_object_set_new(o, "model", text_of(d->model, sizeof d->model));
-	json_object_set_new(o, "policy", text_of(d->policy, sizeof d->policy));
+	json_object_set_new(o, "model", pm_json_text(d->model, sizeof d->model));
+	json_object_set_new(o, "policy", pm_json_text(d->policy, sizeof d->policy));
 	json_object_set_new(o, "minimize", json_string(choose_objective_name(d->minimize)));
-	json_object_set_new(o, "rule", d->rule[0] ? text_of(d->rule, sizeof d->rule) : json_null());
-	json_object_set_new(o, "status", d->status ? json_integer(d->status) : json_null());
+	json_object_set_new(o, "rule", pm_json_text_or_null(d->rule, sizeof d->rule));
+	json_object_set_new(o, "status", pm_json_nonzero(d->status));
 	json_object_set_new(o, "chosen_row", chosen ? json_integer(d->chosen_row) : json_null());
 	json_object_set_new(o, "chosen_worker",
-			    chosen && head->n > 0 ? worker_of(rows, c[0].row, c[0].row_gen)
+			    chosen && head->n > 0 ? pm_json_member(rows, c[0].row, c[0].row_gen)
 						  : json_null());
-	json_object_set_new(o, "prompt_tokens",
-			    d->prompt_tokens ? json_integer(d->prompt_tokens) : json_null());
-	json_object_set_new(o, "max_tokens", known(d->max_tokens));
+	json_object_set_new(o, "prompt_tokens", pm_json_nonzero(d->prompt_tokens));
+	json_object_set_new(o, "max_tokens", pm_json_known32(d->max_tokens));
 	json_object_set_new(o, "token_source", json_string(source_name(d->token_source)));
 	json_object_set_new(o, "blocks", json_integer(d->blocks));
-	json_object_set_new(o, "block_tokens",
-			    d->block_tokens ? json_integer(d->block_tokens) : json_null());
+	json_object_set_new(o, "block_tokens", pm_json_nonzero(d->block_tokens));
 	json_object_set_new(o, "stages", stages_of(d->stage_ns));
 	for (unsigned i = 0; i < head->n; i++)
 		json_array_append_new(list, candidate_of(&c[i], rows));
@@ -206,20 +155,6 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 }
 
 /* ---- text ---- */
-
-static const char *
-string_at(const json_t *o, const char *key, const char *otherwise)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : otherwise;
-}
-
-static long long
-integer_at(const json_t *o, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(o, key));
-}
 
 static void
 print_known(FILE *to, const json_t *o, const char *key, int width)
@@ -240,21 +175,22 @@ explain_print(FILE *to, const json_t *d)
 	size_t i;
 	json_t *c;
 
-	fprintf(to, "request %s ask %lld at %s: %s", string_at(d, "request_id", "?"),
-		integer_at(d, "ask"), string_at(d, "when", "?"), string_at(d, "verdict", "?"));
+	fprintf(to, "request %s ask %lld at %s: %s", pm_text_at(d, "request_id", "?"),
+		pm_integer_at(d, "ask"), pm_text_at(d, "when", "?"), pm_text_at(d, "verdict", "?"));
 	if (json_is_integer(json_object_get(d, "status")))
-		fprintf(to, " %lld by rule %s", integer_at(d, "status"), string_at(d, "rule", "-"));
+		fprintf(to, " %lld by rule %s", pm_integer_at(d, "status"),
+			pm_text_at(d, "rule", "-"));
 	if (json_is_integer(json_object_get(d, "chosen_row")))
-		fprintf(to, " %s (row %lld)", string_at(d, "chosen_worker", "?"),
-			integer_at(d, "chosen_row"));
+		fprintf(to, " %s (row %lld)", pm_text_at(d, "chosen_worker", "?"),
+			pm_integer_at(d, "chosen_row"));
 	fprintf(to, "\nmodel %s, policy %s minimizes %s; generation %lld, config %s\n",
-		string_at(d, "model", "-"), string_at(d, "policy", "-"),
-		string_at(d, "minimize", "-"), integer_at(d, "generation"),
-		string_at(d, "config_hash", "?"));
+		pm_text_at(d, "model", "-"), pm_text_at(d, "policy", "-"),
+		pm_text_at(d, "minimize", "-"), pm_integer_at(d, "generation"),
+		pm_text_at(d, "config_hash", "?"));
 	fprintf(to, "prompt");
 	print_known(to, d, "prompt_tokens", 0);
-	fprintf(to, " tokens (%s), %lld blocks of", string_at(d, "token_source", "?"),
-		integer_at(d, "blocks"));
+	fprintf(to, " tokens (%s), %lld blocks of", pm_text_at(d, "token_source", "?"),
+		pm_integer_at(d, "blocks"));
 	print_known(to, d, "block_tokens", 0);
 	fprintf(to, "; decided in %.1f us\n", json_real_value(json_object_get(stages, "total_us")));
 	if (json_array_size(list) == 0)
@@ -265,16 +201,16 @@ explain_print(FILE *to, const json_t *d)
 	json_array_foreach(list, i, c) {
 		char row[32];
 
-		snprintf(row, sizeof row, "row %lld", integer_at(c, "row"));
-		fprintf(to, "%-16.16s %8lld %8lld %8lld %6lld %6lld", string_at(c, "worker", row),
-			integer_at(c, "cached_tokens"), integer_at(c, "speculative_tokens"),
-			integer_at(c, "pending_tokens"), integer_at(c, "prefilling"),
-			integer_at(c, "decoding"));
+		snprintf(row, sizeof row, "row %lld", pm_integer_at(c, "row"));
+		fprintf(to, "%-16.16s %8lld %8lld %8lld %6lld %6lld", pm_text_at(c, "worker", row),
+			pm_integer_at(c, "cached_tokens"), pm_integer_at(c, "speculative_tokens"),
+			pm_integer_at(c, "pending_tokens"), pm_integer_at(c, "prefilling"),
+			pm_integer_at(c, "decoding"));
 		print_known(to, c, "scraped_waiting", 6);
 		print_known(to, c, "scraped_running", 6);
 		fprintf(to, " %10.1f %10.1f  %s\n",
-			(double)integer_at(c, "predicted_wait_us") / 1000.0,
-			(double)integer_at(c, "predicted_ttft_us") / 1000.0,
-			string_at(c, "removed_by", "-"));
+			(double)pm_integer_at(c, "predicted_wait_us") / 1000.0,
+			(double)pm_integer_at(c, "predicted_ttft_us") / 1000.0,
+			pm_text_at(c, "removed_by", "-"));
 	}
 }
