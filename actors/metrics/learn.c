@@ -138,14 +138,20 @@ learn_sample_of(const struct journal_outcome *o, struct learn_sample *ret)
  * taken for a process that does so, and so no direction is ever more in doubt than at the
  * beginning. */
 static void
-drift(struct learn *l)
+drift(struct learn *l, double keep)
 {
 	for (unsigned i = 0; i < LEARN_FEATURES; i++) {
-		l->theta[i] = l->anchor[i] + KEEP * (l->theta[i] - l->anchor[i]);
+		l->theta[i] = l->anchor[i] + keep * (l->theta[i] - l->anchor[i]);
 		for (unsigned j = 0; j < LEARN_FEATURES; j++)
-			l->p[i][j] *= KEEP * KEEP;
-		l->p[i][i] += (1 - KEEP * KEEP) * l->doubt[i];
+			l->p[i][j] *= keep * keep;
+		l->p[i][i] += (1 - keep * keep) * l->doubt[i];
 	}
+}
+
+void
+learn_idle(struct learn *l, double idle_s)
+{
+	drift(l, exp2(-idle_s / LEARN_IDLE_HALF_S));
 }
 
 static void
@@ -173,7 +179,7 @@ learn_add(struct learn *l, const struct learn_sample *s)
 
 	if (!(s->ttft_s > 0) || !isfinite(s->ttft_s))
 		return;
-	drift(l);
+	drift(l, KEEP);
 	predicted = learn_predict(l, s);
 	features(s, x);
 	weight = 1 / larger(larger(predicted, s->ttft_s), SHORTEST_S);

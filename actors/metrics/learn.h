@@ -13,6 +13,8 @@
  *            tell prefill from attention, must not invent what a cold prompt would cost, and would
  *            then never be sent one to learn better.  A row's anchor is what all rows of its set
  *            have taught together; theirs is the configured prior.
+ * Idle       so does, in time, what a worker that gets no requests has taught: one that is believed
+ *            to be slow gets none that could teach better, and would be believed so for ever.
  * Bounds     no coefficient is negative.
  * Threads    pure; one owner.   Cost: under 1 us a sample.
  */
@@ -25,6 +27,7 @@
 
 #define LEARN_FEATURES 5u
 #define LEARN_READY    20u              /* samples before the coefficients are believed */
+#define LEARN_IDLE_HALF_S 15.0
 #define LEARN_ERRORS   128u             /* predictions whose errors are remembered */
 
 struct learn_sample {
@@ -53,6 +56,9 @@ void learn_anchor(struct learn *l, const struct learn *peers);
 	/* From now on it returns to what these have learned, once they are ready. */
 bool learn_sample_of(const struct journal_outcome *outcome, struct learn_sample *ret);
 	/* False: it teaches nothing (failed, retried, not streamed, tokens unknown). */
+void learn_idle(struct learn *l, double idle_s);
+	/* So much longer it has had no request: goes half of the way to the anchor in
+	 * LEARN_IDLE_HALF_S, and is as unsure as it then should be. */
 void learn_add(struct learn *l, const struct learn_sample *sample);
 double learn_predict(const struct learn *l, const struct learn_sample *sample);         /* s */
 void learn_publish(struct learn *l, struct row_predictor *ret);         /* version + 1 */

@@ -188,7 +188,7 @@ metrics_on_tick(void *priv, mono_ns now)
 
 	if (now >= me->next_run)
 		me->next_run = targets_run(me->targets, me->prober, now);
-	tail_run(me->tail);
+	tail_run(me->tail, now);
 }
 
 /* ---- birth and end ---- */

@@ -9,6 +9,8 @@
 
 #include "actors/common/log.h"
 
+#define IDLE_NS 1000000000ull   /* steps in which idleness is accounted */
+
 struct source {
 	uint32_t incarnation;
 	struct process_segment process; /* owned; read-only */
@@ -19,6 +21,7 @@ struct pupil { /* one row */
 	struct learn learn;
 	uint32_t row_gen; /* 0: none */
 	uint32_t peers;   /* subscript */
+	mono_ns seen_ns;  /* newest outcome, or idleness accounted up to here */
 	bool changed, told;
 };
 
@@ -132,6 +135,7 @@ row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
 		publish(t, id);
 	}
 	p->row_gen = row_gen;
+	p->seen_ns = clock_mono();
 	p->told = p->learn.samples >= LEARN_READY;
 }
 
@@ -175,8 +179,25 @@ tail_add(struct tail *t, uint32_t incarnation, int fd)
 	return 0;
 }
 
+/* Rows nobody asks forget what keeps them from being asked. */
 static void
-learn_outcome(struct tail *t, const struct journal_outcome *o)
+learn_idleness(struct tail *t, mono_ns now)
+{
+	for (uint32_t i = 0; i < t->rows->capacity; i++) {
+		struct pupil *p = &t->pupil[i];
+
+		if (p->row_gen == 0 || p->learn.samples == 0 || now < p->seen_ns + IDLE_NS)
+			continue;
+		if (p->peers < t->n_peers)
+			learn_anchor(&p->learn, &t->peers[p->peers].learn);
+		learn_idle(&p->learn, (double)(now - p->seen_ns) / 1e9);
+		p->seen_ns = now;
+		p->changed = true;
+	}
+}
+
+static void
+learn_outcome(struct tail *t, const struct journal_outcome *o, mono_ns now)
 {
 	struct learn_sample sample;
 
@@ -193,12 +214,13 @@ learn_outcome(struct tail *t, const struct journal_outcome *o)
 		learn_anchor(&p->learn, peers);
 	}
 	learn_add(&p->learn, &sample);
+	p->seen_ns = now;
 	p->changed = true;
 	count_add(t->process, COUNTER_outcomes_learned, 1);
 }
 
 static unsigned
-read_source(struct tail *t, struct source *s, unsigned most)
+read_source(struct tail *t, struct source *s, unsigned most, mono_ns now)
 {
 	uint64_t lost = 0;
 	unsigned n = 0;
@@ -216,7 +238,7 @@ read_source(struct tail *t, struct source *s, unsigned most)
 			struct journal_outcome o;
 
 			memcpy(&o, t->buf.bytes + sizeof t->buf.record, sizeof o);
-			learn_outcome(t, &o);
+			learn_outcome(t, &o, now);
 		}
 	}
 	/* Bytes are what is known to be lost; an outcome takes one record of them. */
@@ -251,7 +273,7 @@ tail_remove(struct tail *t, uint32_t incarnation)
 {
 	for (unsigned i = 0; i < t->n; i++)
 		if (t->source[i].incarnation == incarnation) {
-			read_source(t, &t->source[i], TAIL_RECORDS);
+			read_source(t, &t->source[i], TAIL_RECORDS, clock_mono());
 			publish_changed(t);
 			process_detach(&t->source[i].process);
 			t->source[i] = t->source[--t->n];
@@ -260,9 +282,10 @@ tail_remove(struct tail *t, uint32_t incarnation)
 }
 
 void
-tail_run(struct tail *t)
+tail_run(struct tail *t, mono_ns now)
 {
 	for (unsigned i = 0; i < t->n; i++)
-		read_source(t, &t->source[i], TAIL_RECORDS / t->n + 1);
+		read_source(t, &t->source[i], TAIL_RECORDS / t->n + 1, now);
+	learn_idleness(t, now);
 	publish_changed(t);
 }

@@ -21,4 +21,4 @@ void tail_rows(struct tail *t, const struct manifest *manifest);
 	/* Rows begin (from their set's prior) or begin anew (row_gen). */
 int tail_add(struct tail *t, uint32_t incarnation, int fd);     /* an ingress; takes fd */
 void tail_remove(struct tail *t, uint32_t incarnation);         /* reads what is left first */
-void tail_run(struct tail *t);
+void tail_run(struct tail *t, mono_ns now);

@@ -240,6 +240,37 @@ Test(learn, does_not_invent_what_its_requests_never_told)
 			   .2 * engine_ttft(&hit));
 }
 
+Test(learn, a_worker_that_gets_no_requests_is_believed_to_be_as_its_peers_in_time)
+{
+	struct learn slow, peers;
+	struct learn_sample s = {.uncached = 4000, .predicted_s = -1};
+	double apart;
+
+	learn_begin(&slow, prior);
+	learn_begin(&peers, prior);
+	for (unsigned i = 0; i < 100; i++) {
+		s.ttft_s = .1;
+		learn_add(&peers, &s);
+		s.ttft_s = .3;          /* it had a bad minute, and is asked no more */
+		if (i < 30)
+			learn_add(&slow, &s);
+	}
+	learn_anchor(&slow, &peers);
+	apart = learn_predict(&slow, &s) - learn_predict(&peers, &s);
+	cr_assert_gt(apart, .15);
+	for (unsigned i = 0; i < 15; i++)
+		learn_idle(&slow, 1);
+	cr_assert_float_eq(learn_predict(&slow, &s) - learn_predict(&peers, &s), apart / 2, apart / 100);
+	for (unsigned i = 0; i < 60; i++)
+		learn_idle(&slow, 1);
+	cr_assert_lt(learn_predict(&slow, &s) - learn_predict(&peers, &s), apart / 30);
+	/* And it is found out again. */
+	s.ttft_s = .3;
+	for (unsigned i = 0; i < 30; i++)
+		learn_add(&slow, &s);
+	cr_assert_gt(learn_predict(&slow, &s), .2, "%g", learn_predict(&slow, &s));
+}
+
 Test(learn, calibrates_for_twenty_samples_and_publishes_from_the_prior)
 {
 	struct learn l;
