@@ -606,19 +606,6 @@ http1_find(const struct http1_head *head, const char *lower, const struct http1_
 }
 
 bool
-http1_has_token(const struct http1_head *head, const char *lower, const char *token)
-{
-	for (const struct http1_header *h = NULL; (h = http1_find(head, lower, h));) {
-		struct slice rest = h->value, item;
-
-		while (next_listed(&rest, &item))
-			if (http1_name_eq(item, token))
-				return true;
-	}
-	return false;
-}
-
-bool
 http1_is_hop_by_hop(const struct http1_head *head, struct slice name)
 {
 	static const char *const always[] = {

@@ -160,8 +160,6 @@ bool http1_name_eq(struct slice name, const char *lower);
 const struct http1_header *http1_find(const struct http1_head *, const char *lower,
 				      const struct http1_header *after);
 	/* The first header of that name behind `after` (NULL: from the start), or NULL. */
-bool http1_has_token(const struct http1_head *, const char *lower, const char *token);
-	/* Does any header of that name list this token (comma separated, case-insensitive)? */
 bool http1_is_hop_by_hop(const struct http1_head *, struct slice name);
 	/* Connection, Keep-Alive, TE, Trailer, Transfer-Encoding, Upgrade, Proxy-*, and whatever
 	 * this head's Connection lists: never forwarded.  Content-Length is framing too, but is the

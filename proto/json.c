@@ -375,22 +375,6 @@ json_get_string(struct json_cursor *c, struct json_string *ret)
 }
 
 bool
-json_get_bool(struct json_cursor *c, bool *ret)
-{
-	if (!at_value(c))
-		return false;
-	bool yes = *c->p == 't';
-
-	if (!yes && *c->p != 'f')
-		return fail(c, c->p, "expected true or false");
-	if (!scan_word(c, yes ? "true" : "false", yes ? 4 : 5))
-		return false;
-	*ret = yes;
-	c->need_value = false;
-	return true;
-}
-
-bool
 json_get_number(struct json_cursor *c, struct slice *ret)
 {
 	if (!at_value(c))

@@ -77,7 +77,6 @@ bool json_next_element(struct json_cursor *);
 
 /* Each takes the next value.  False with an error when it has another type. */
 bool json_get_string(struct json_cursor *, struct json_string *ret);
-bool json_get_bool(struct json_cursor *, bool *ret);
 bool json_get_number(struct json_cursor *, struct slice *ret);
 	/* The number's text, unchanged. */
 bool json_skip(struct json_cursor *);

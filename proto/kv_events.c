@@ -721,19 +721,3 @@ kv_replay_parse(const struct kv_slice *frames, size_t n, uint64_t *ret_seq,
 	*ret_payload = frames[n - 1];
 	return KV_REPLAY_DATA;
 }
-
-bool
-kv_topic_parse(const void *topic, size_t n, struct kv_slice *ret_id, struct kv_slice *ret_model)
-{
-	const uint8_t *p = topic;
-	const uint8_t *at;
-
-	if (n < 3 || memcmp(p, "kv@", 3) != 0)
-		return false;
-	at = memchr(p + 3, '@', n - 3);
-	if (!at || at == p + 3 || at + 1 == p + n)
-		return false;
-	*ret_id = (struct kv_slice){p + 3, (size_t)(at - p) - 3};
-	*ret_model = (struct kv_slice){at + 1, (size_t)(p + n - at) - 1};
-	return true;
-}

@@ -129,11 +129,6 @@ enum kv_replay kv_replay_parse(const struct kv_slice *frames, size_t n, uint64_t
 	/* A reply as a DEALER sees it, old form (empty, seq, payload) or new (empty, topic, seq,
 	 * payload); the end is an all-ones seq with an empty payload. */
 
-bool kv_topic_parse(const void *topic, size_t n, struct kv_slice *ret_id,
-		    struct kv_slice *ret_model);
-	/* "kv@<id>@<model>"; the model may hold '@' and '/'.  False: another form.  Identity comes
-	 * from the connection; this is for messages to people. */
-
 void kv_event_print_json(FILE *, const struct kv_batch *, const struct kv_event *);
 	/* One line: {"type","rank","hashes","parent","token_ids","block_size","lora","medium",
 	 * "group","extra_keys"}; hashes as "0x%016x", bytes as hex text, what is absent as null. */

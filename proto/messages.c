@@ -1,4 +1,4 @@
-/* proto/messages.c -- one packer, unpacker and printer over the table of messages.def. */
+/* proto/messages.c -- one packer and unpacker over the table of messages.def. */
 #include "proto/messages.h"
 
 #include <errno.h>
@@ -323,73 +323,4 @@ msg_unpack(const void *frame, size_t len, struct msg *ret)
 		return -ENOMSG;
 	memset(&ret->u, 0, shapes[id].size);
 	return unpack_fields(&in, &shapes[id], n - 1, (char *)&ret->u) ? 0 : -EBADMSG;
-}
-
-/* ---- printing ---- */
-
-static void
-print_fields(FILE *to, const struct shape *shape, const char *base)
-{
-	for (const struct field *f = shape->field; f->name; f++) {
-		const void *at = base + f->offset;
-
-		fprintf(to, " %s=", f->name);
-		switch (f->type) {
-		case T_u8:
-			fprintf(to, "%u", *(const uint8_t *)at);
-			break;
-		case T_u16:
-			fprintf(to, "%u", *(const uint16_t *)at);
-			break;
-		case T_u32:
-			fprintf(to, "%u", *(const uint32_t *)at);
-			break;
-		case T_u64:
-			fprintf(to, "%llu", (unsigned long long)*(const uint64_t *)at);
-			break;
-		case T_i32:
-			fprintf(to, "%d", *(const int32_t *)at);
-			break;
-		case T_str: {
-			const struct slice *s = at;
-
-			fputc('"', to);
-			for (size_t i = 0; i < s->len && i < 256; i++) {
-				unsigned char c = (unsigned char)s->p[i];
-
-				if (c < 0x20 || c == '"' || c == '\\' || c >= 0x7f)
-					fprintf(to, "\\x%02x", c);
-				else
-					fputc(c, to);
-			}
-			fputs(s->len > 256 ? "...\"" : "\"", to);
-			break;
-		}
-		case T_bin:
-			fprintf(to, "<%zu bytes>", ((const struct slice *)at)->len);
-			break;
-		case T_LIST: {
-			uint32_t n = *(const uint32_t *)(const void *)(base + f->count_offset);
-
-			fputc('[', to);
-			for (uint32_t i = 0; i < n && i < f->max; i++) {
-				fputs(i ? ", {" : "{", to);
-				print_fields(to, f->record,
-					     (const char *)at + (size_t)i * f->stride);
-				fputs(" }", to);
-			}
-			fputc(']', to);
-			break;
-		}
-		}
-	}
-}
-
-void
-msg_print(FILE *to, const struct msg *msg)
-{
-	fputs(msg_name(msg->id), to);
-	if ((unsigned)msg->id < MSG_ID_MAX && shapes[msg->id].name)
-		print_fields(to, &shapes[msg->id], (const char *)&msg->u);
-	fputc('\n', to);
 }

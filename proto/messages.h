@@ -1,8 +1,7 @@
 /* proto/messages.h -- pack and unpack the messages of messages.def.
  *
  * From the one list: struct msg_<name>, struct rec_<name>, enum msg_id, and a descriptor table
- * from which one generic packer, unpacker and printer work.  Frames are msgpack arrays [id,
- * fields...].
+ * from which one generic packer and unpacker work.  Frames are msgpack arrays [id, fields...].
  *
  * Errors     0 / negative errno; an unpacker never asserts and never allocates.
  * Ownership  slices (str, bin) of an unpacked message point into the frame; those of a message to
@@ -13,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/types.h>
 #include "proto/slice.h"
 
@@ -70,4 +68,3 @@ int msg_unpack(const void *frame, size_t len, struct msg *ret);
 	 * short,
 	 * a list over its max; -ENOMSG: unknown id (ret->id holds it). */
 const char *msg_name(enum msg_id id);           /* "unknown" */
-void msg_print(FILE *to, const struct msg *msg);/* one line: name field=value ... */

@@ -237,17 +237,6 @@ prometheus_name_is(const struct prometheus_sample *s, const char *name)
 }
 
 bool
-prometheus_counter_is(const struct prometheus_sample *s, const char *base)
-{
-	size_t n = strlen(base);
-
-	if (s->name_len < n || memcmp(s->name, base, n) != 0)
-		return false;
-	return s->name_len == n ||
-	       (s->name_len == n + 6 && memcmp(s->name + n, "_total", 6) == 0);
-}
-
-bool
 prometheus_label_next(const struct prometheus_sample *s, size_t *pos,
 		      struct prometheus_label *ret_label)
 {

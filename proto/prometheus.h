@@ -41,8 +41,6 @@ void prometheus_parse(const char *page, size_t len, prometheus_sample_f *cb, voi
 
 bool prometheus_name_is(const struct prometheus_sample *, const char *name);
 	/* Exactly this name. */
-bool prometheus_counter_is(const struct prometheus_sample *, const char *base);
-	/* base or base_total: the two formats disagree on counters. */
 
 struct prometheus_label {
 	const char *name; /* not terminated */

@@ -4,21 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const char *const role_names[] = {"none", "exact", "speculative", "demoted"};
-static const char *const state_names[] = {"free", "live", "retired"};
-
-const char *
-index_role_name(unsigned role)
-{
-	return role < sizeof role_names / sizeof role_names[0] ? role_names[role] : "unknown";
-}
-
-const char *
-index_slot_state_name(unsigned state)
-{
-	return state < sizeof state_names / sizeof state_names[0] ? state_names[state] : "unknown";
-}
-
 /* Offsets follow from the four numbers of the geometry; attach computes them again and compares. */
 struct plan {
 	uint64_t nbuckets, pool_chunks;

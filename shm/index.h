@@ -68,8 +68,6 @@ static inline uint16_t index_slot_row(uint64_t word) { return (uint16_t)(word >>
 static inline unsigned index_slot_tier(uint64_t word) { return (unsigned)(word >> 20) & 15u; }
 static inline unsigned index_slot_role(uint64_t word) { return (unsigned)(word >> 16) & 15u; }
 static inline unsigned index_slot_state(uint64_t word) { return (unsigned)word & 0xffu; }
-const char *index_role_name(unsigned role);
-const char *index_slot_state_name(unsigned state);
 
 struct index_header {                   /* K, geometry by S; one line each */
 	uint64_t nbuckets;
@@ -117,7 +115,6 @@ int index_attach_mapped(struct index **ret, const struct segment *seg);
 void index_detach(struct index **ret);
 uint64_t index_seed(const struct index *index);
 const struct index_header *index_head(const struct index *index);
-const struct segment *index_segment(const struct index *index);        /* writer's heartbeat, pid */
 const struct index_slot *index_slots(const struct index *index, uint32_t *ret_max_slots);
 	/* Entries 0 .. max_slots, 0 unused; read `word` atomically, the rest is information. */
 

@@ -159,12 +159,6 @@ index_head(const struct index *index)
 	return index->v.head;
 }
 
-const struct segment *
-index_segment(const struct index *index)
-{
-	return &index->seg;
-}
-
 const struct index_slot *
 index_slots(const struct index *index, uint32_t *ret_max_slots)
 {

@@ -33,12 +33,6 @@ log_set_generation(uint32_t generation)
 	me.generation = generation;
 }
 
-enum log_level
-log_level(void)
-{
-	return me.level;
-}
-
 static void log_line(enum log_level level, const char *format, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 

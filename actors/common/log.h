@@ -12,7 +12,6 @@ enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 void log_open(const char *actor, uint32_t index, uint32_t incarnation, uint32_t generation,
 	      enum log_level level);
 void log_set_generation(uint32_t generation);
-enum log_level log_level(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

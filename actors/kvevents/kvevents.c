@@ -288,8 +288,9 @@ join_all(struct kvevents *me)
 		struct follow *f = &me->follow[i];
 
 		if (f->subscriber && !subscriber_wait(f->subscriber, deadline))
-			log_info("events row=%u endpoint=%s: not there yet, waited for in the background", i,
-				 subscriber_endpoint(f->subscriber));
+			log_info("events row=%u endpoint=%s: not there yet, waited for in the "
+				 "background",
+				 i, subscriber_endpoint(f->subscriber));
 	}
 }
 

@@ -91,7 +91,8 @@ subscriber_wait(struct subscriber *s, mono_ns deadline)
 		mono_ns now = clock_mono();
 		char event[6], address[256];
 
-		if (now >= deadline || zmq_poll(&item, 1, (long)((deadline - now) / 1000000) + 1) <= 0)
+		if (now >= deadline ||
+		    zmq_poll(&item, 1, (long)((deadline - now) / 1000000) + 1) <= 0)
 			break;
 		/* Two frames: event u16, value u32; address. */
 		joined = zmq_recv(s->monitor, event, sizeof event, ZMQ_DONTWAIT) == sizeof event;

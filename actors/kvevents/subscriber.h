@@ -26,8 +26,8 @@ int subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row,
 	/* Connects.  0, -EINVAL: no such endpoint form, -ENOMEM. */
 void subscriber_free(struct subscriber **ret);
 bool subscriber_wait(struct subscriber *s, mono_ns deadline);
-	/* Blocks until the engine has taken us in, so that what it publishes from now on comes; false:
-	 * not by the deadline, it goes on trying.  Once, after subscriber_new. */
+	/* Blocks until the engine has taken us in, so that what it publishes from now on comes;
+	 * false: not by the deadline, it goes on trying.  Once, after subscriber_new. */
 zsock_t *subscriber_socket(struct subscriber *s);       /* borrowed; to be watched */
 const char *subscriber_endpoint(const struct subscriber *s);
 unsigned subscriber_receive(struct subscriber *s);

@@ -507,30 +507,6 @@ Test(kv_events, replay_replies_of_both_forms_are_known)
 	cr_assert_eq(kv_replay_parse(old_data, 2, &seq, &payload), KV_REPLAY_BAD);
 }
 
-static bool
-topic_is(const char *topic, const char *id, const char *model)
-{
-	struct kv_slice got_id, got_model;
-
-	return kv_topic_parse(topic, strlen(topic), &got_id, &got_model) &&
-	       got_id.n == strlen(id) && memcmp(got_id.p, id, got_id.n) == 0 &&
-	       got_model.n == strlen(model) && memcmp(got_model.p, model, got_model.n) == 0;
-}
-
-Test(kv_events, topics_give_id_and_model_exactly)
-{
-	struct kv_slice id, model;
-
-	cr_assert(topic_is("kv@10.0.0.1@demo-8b", "10.0.0.1", "demo-8b"));
-	cr_assert(topic_is("kv@10.0.0.10@demo-8b", "10.0.0.10", "demo-8b"));
-	cr_assert(topic_is("kv@10.0.0.1:8000@org/demo-8b", "10.0.0.1:8000", "org/demo-8b"));
-	cr_assert(topic_is("kv@10.0.0.1:8000@org/demo@v2", "10.0.0.1:8000", "org/demo@v2"));
-	cr_assert(topic_is("kv@[fd00::1]:8000@demo-8b", "[fd00::1]:8000", "demo-8b"));
-	cr_assert_not(kv_topic_parse("", 0, &id, &model));
-	cr_assert_not(kv_topic_parse("kv-events", 9, &id, &model));
-	cr_assert_not(kv_topic_parse("kv@x@", 5, &id, &model));
-}
-
 Test(kv_events, strings_that_are_no_utf8_print_as_replacements)
 {
 	static const uint8_t payload[] = "\x92\x01\x91\x83\xa4type\xac" "BlockRemoved\xac"

@@ -260,7 +260,8 @@ Test(learn, a_worker_that_gets_no_requests_is_believed_to_be_as_its_peers_in_tim
 	cr_assert_gt(apart, .15);
 	for (unsigned i = 0; i < 15; i++)
 		learn_idle(&slow, 1);
-	cr_assert_float_eq(learn_predict(&slow, &s) - learn_predict(&peers, &s), apart / 2, apart / 100);
+	cr_assert_float_eq(learn_predict(&slow, &s) - learn_predict(&peers, &s), apart / 2,
+			   apart / 100);
 	for (unsigned i = 0; i < 60; i++)
 		learn_idle(&slow, 1);
 	cr_assert_lt(learn_predict(&slow, &s) - learn_predict(&peers, &s), apart / 30);

@@ -442,25 +442,6 @@ manifest_load_text(const char *file, const char *text, size_t len, struct manife
 	return snapshot_finish(&s, ret_manifest);
 }
 
-int
-manifest_write_snapshot(const struct manifest *m, int fd)
-{
-	const uint8_t *p = m->snapshot;
-	size_t left = m->snapshot_len;
-
-	while (left > 0) {
-		ssize_t n = write(fd, p, left);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		p += n;
-		left -= (size_t)n;
-	}
-	return 0;
-}
-
 uint64_t
 manifest_hash(const struct manifest *m)
 {
@@ -510,24 +491,4 @@ manifest_find_model(const struct manifest *m, const char *name, size_t len)
 		if (strlen(m->models[i].name) == len && memcmp(m->models[i].name, name, len) == 0)
 			return &m->models[i];
 	return NULL;
-}
-
-const char *
-manifest_minimize_name(enum manifest_minimize minimize)
-{
-	static const char *const names[] = {
-		[MANIFEST_MINIMIZE_PREDICTED_TTFT] = "PredictedTTFT",
-		[MANIFEST_MINIMIZE_RANDOM] = "Random",
-		[MANIFEST_MINIMIZE_ROUND_ROBIN] = "RoundRobin",
-		[MANIFEST_MINIMIZE_LEAST_PREFILL] = "LeastPrefill",
-		[MANIFEST_MINIMIZE_LEAST_REQUESTS] = "LeastRequests",
-	};
-
-	return (size_t)minimize < sizeof(names) / sizeof(names[0]) ? names[minimize] : "?";
-}
-
-const char *
-manifest_io_name(enum manifest_io io)
-{
-	return io == MANIFEST_IO_URING ? "io_uring" : io == MANIFEST_IO_EPOLL ? "epoll" : "auto";
 }

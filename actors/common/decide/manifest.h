@@ -129,7 +129,6 @@ struct manifest_member {
 	char name[MANIFEST_NAME_MAX + 1]; /* the member's; ranks share it */
 	struct manifest_addr url;	  /* http only */
 	char kv_events[MANIFEST_ENDPOINT_MAX + 1]; /* of this rank: port + rank; "": none */
-	char kv_replay[MANIFEST_ENDPOINT_MAX + 1]; /* likewise */
 };
 
 struct manifest_pool {
@@ -144,7 +143,6 @@ struct manifest_policy {
 	uint32_t n_pools; /* at least 1 */
 	enum manifest_minimize minimize;
 	enum manifest_on_empty on_empty;
-	uint64_t slo_ttft_ns; /* 0: none */
 };
 
 struct manifest {
@@ -175,8 +173,6 @@ int manifest_load_snapshot(const void *bytes, size_t len, struct manifest **ret_
 int manifest_load_text(const char *file, const char *text, size_t len,
 		       struct manifest **ret_manifest, struct yaml_errors *errs);
 	/* The same from one text in memory. */
-int manifest_write_snapshot(const struct manifest *, int fd);
-	/* Write all snapshot bytes at fd's position.  0 or -errno. */
 uint64_t manifest_hash(const struct manifest *);
 void manifest_free(struct manifest **);
 
@@ -185,8 +181,6 @@ uint64_t manifest_member_uid(const char *set, const char *member, const char *ur
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
 						 size_t len);
 	/* The model a client names, or NULL.  Linear: n_models is small. */
-const char *manifest_minimize_name(enum manifest_minimize);
-const char *manifest_io_name(enum manifest_io);
 
 /* ---- the table of fields: the loader's law and etc/README.md's source ---- */
 

@@ -164,8 +164,7 @@ static const struct manifest_field fields[] = {
 	      "`tcp://host:port` or `ipc://path` where rank 0 publishes KV-cache events; absent: "
 	      "the "
 	      "cache is only guessed at from what was sent there"),
-	PLAIN(WORKERS, "spec.members[]", "kvReplay", TEXT, OPTIONAL, RELOAD,
-	      "where rank 0 replays lost events"),
+	LATER(WORKERS, "spec.members[]", "kvReplay"),
 	VALUE(WORKERS, "spec", "metricsPath", PATH, OR("/metrics"), 0, 0, SET(metrics_path), RELOAD,
 	      "the engine's Prometheus page"),
 	VALUE(WORKERS, "spec", "healthPath", PATH, OR("/health"), 0, 0, SET(health_path), RELOAD,
@@ -221,9 +220,7 @@ static const struct manifest_field fields[] = {
 	       "`Reject`: 503 with Retry-After"),
 	LATER(POLICY, "spec.onEmpty", "upTo"),
 	LATER(POLICY, "spec.onEmpty", "then"),
-	PLAIN(POLICY, "spec", "slo", MAP, OPTIONAL, RELOAD, "what counts as good service"),
-	VALUE(POLICY, "spec.slo", "ttft", DURATION, OR("0s"), 0, 3600, POL(slo_ttft_ns), RELOAD,
-	      "time to first token; 0s: none; counted, never cut off"),
+	LATER(POLICY, "spec", "slo"),
 };
 
 const struct manifest_field *

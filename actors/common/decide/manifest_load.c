@@ -193,7 +193,7 @@ endpoint_is_new(struct manifest_loader *l, const struct manifest_doc *doc, const
 	for (uint32_t i = 0; i < n_rows; i++) {
 		const struct manifest_member *old = &l->m->members[i];
 
-		if (strcmp(old->kv_events, endpoint) != 0 && strcmp(old->kv_replay, endpoint) != 0)
+		if (strcmp(old->kv_events, endpoint) != 0)
 			continue;
 		MANIFEST_COMPLAIN(l, doc->file, node,
 				  "%s already belongs to rank %u of the member at %s:%u:%u",
@@ -237,20 +237,19 @@ row_add(struct manifest_loader *l, const struct manifest_doc *doc,
 /* One rank's endpoint into at; a member without one leaves it empty. */
 static bool
 endpoint_load(struct manifest_loader *l, const struct manifest_doc *doc,
-	      const struct yaml_node *item, const char *key, unsigned rank, uint32_t n_rows,
-	      char at[MANIFEST_ENDPOINT_MAX + 1])
+	      const struct yaml_node *item, unsigned rank, char at[MANIFEST_ENDPOINT_MAX + 1])
 {
-	const struct yaml_node *node = yaml_map_get(item, key);
+	const struct yaml_node *node = yaml_map_get(item, "kvEvents");
 	const char *why;
 
 	if (!node)
 		return true;
 	why = manifest_endpoint_parse(node->text, rank, at);
 	if (why) {
-		MANIFEST_COMPLAIN(l, doc->file, node, "spec.members[].%s %s", key, why);
+		MANIFEST_COMPLAIN(l, doc->file, node, "spec.members[].kvEvents %s", why);
 		return false;
 	}
-	return endpoint_is_new(l, doc, at, node, n_rows);
+	return endpoint_is_new(l, doc, at, node, l->m->n_members);
 }
 
 static void
@@ -275,20 +274,12 @@ member_load(struct manifest_loader *l, const struct manifest_doc *doc,
 		return;
 	snprintf(where, sizeof(where), "%s:%u", row.url.host, row.url.port);
 	for (unsigned rank = 0; rank < set->ranks; rank++) {
-		uint32_t n_rows = l->m->n_members;
-
 		row.rank = (uint16_t)rank;
 		row.uid = manifest_member_uid(set->name, row.name, where, rank);
-		row.kv_events[0] = row.kv_replay[0] = '\0';
-		if (!endpoint_load(l, doc, item, "kvEvents", rank, n_rows, row.kv_events) ||
-		    !endpoint_load(l, doc, item, "kvReplay", rank, n_rows, row.kv_replay) ||
+		row.kv_events[0] = '\0';
+		if (!endpoint_load(l, doc, item, rank, row.kv_events) ||
 		    !row_add(l, doc, &row, item))
 			return;
-		if (row.kv_events[0] && strcmp(row.kv_events, row.kv_replay) == 0) {
-			MANIFEST_COMPLAIN(l, doc->file, yaml_map_get(item, "kvReplay"),
-					  "spec.members[].kvReplay must differ from kvEvents");
-			return;
-		}
 	}
 }
 
