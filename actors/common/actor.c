@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "actors/common/background.h"
 
 #define CONTROL_BYTES 65536u
 #define DRAIN_DEFAULT_NS 10000000000ull /* on a signal without a deadline */
@@ -59,26 +60,29 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 	memset(actor, 0, sizeof *actor);
 	actor->signal_fd = -1;
 	actor->process.seg.fd = -1;
-	/* Before the first ZMQ context: its threads inherit the mask, and CZMQ must not take the
-	 * handlers. */
+	/* CZMQ must not take the handlers.  What costs most of a start comes before birth: a process
+	 * may be kept waiting there, so that its successor need not (supervisor/unborn.c). */
 	setenv("ZSYS_SIGHANDLER", "false", 1);
 	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGHUP); /* of a terminal: the supervisor's business, not ours */
-	sigaddset(&mask, SIGUSR1);
-	sigaddset(&mask, SIGUSR2);
-	sigprocmask(SIG_BLOCK, &mask, NULL);
-	sigdelset(&mask, SIGHUP);
-	sigdelset(&mask, SIGINT);               /* ^C reaches the whole foreground group */
-
+	zsys_init();
 	r = birth_take(&actor->birth);
+	if (r == -EPIPE)
+		exit(0);                        /* never born and not needed any more: nothing to undo */
 	if (r < 0) {
 		fprintf(stderr, "%s is started by pointsman, not by hand (%s)\n", name,
 			strerror(-r));
 		return EXIT_INTERNAL;
 	}
+	/* Before the first ZMQ socket: its threads inherit the mask. */
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);               /* of a terminal: the supervisor's business */
+	sigaddset(&mask, SIGUSR1);
+	sigaddset(&mask, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	sigdelset(&mask, SIGHUP);
+	sigdelset(&mask, SIGINT);               /* ^C reaches the whole foreground group */
 	actor->supervised = true;
 	log_open(name, actor->birth.index, actor->birth.incarnation, actor->birth.generation,
 		 (enum log_level)actor->birth.log_level);
@@ -297,6 +301,7 @@ pm_actor_main(int argc, char **argv, const struct pm_actor_spec *spec)
 	if (r != 0)
 		return r;
 	actor.loop = &loop;
+	pm_background(0, actor.birth.background);       /* whichever it was started as */
 	r = spec->open(&actor, &me);
 	if (r < 0) {
 		log_error("open failed: %s", strerror(-r));
@@ -304,17 +309,22 @@ pm_actor_main(int argc, char **argv, const struct pm_actor_spec *spec)
 	} else {
 		struct msg_ready ready = {0};
 
+		if (actor.birth.background)
+			pm_background(0, false);
 		birth_send(&actor.birth, MSG_ready, &ready);
 		log_info("ready");
 		loop_run(&actor, spec, me);
 	}
-	if (me)
-		spec->close(&me);
-	free(loop.watch);
+	/* Nothing is owed any more.  What is left, giving memory back above all, takes longer than the
+	 * rest of an end: nobody is to wait for it or feel it. */
 	struct msg_bye bye = {0};
 	if (loop.exit_code == 0)
 		birth_send(&actor.birth, MSG_bye, &bye);
 	log_info("ends code=%d", loop.exit_code);
+	pm_background(0, true);
+	if (me)
+		spec->close(&me);
+	free(loop.watch);
 	pm_actor_end(&actor);
 	return loop.exit_code;
 }

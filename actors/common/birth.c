@@ -158,7 +158,7 @@ int
 birth_take(struct birth *ret)
 {
 	struct birth b = {.fd = PM_BIRTH_FD};
-	mono_ns deadline = clock_mono() + BIRTH_WAIT_MS * 1000000ull;
+	mono_ns deadline = 0;                   /* 0: nothing said yet, wait for ever */
 	bool born = false;
 	char buf[CONTROL_MAX];
 
@@ -170,10 +170,13 @@ birth_take(struct birth *ret)
 		struct msg m;
 		int fd;
 
-		if (now >= deadline)
+		if (deadline && now >= deadline)
 			return -ETIMEDOUT;
-		if (poll(&pfd, 1, (int)((deadline - now) / 1000000) + 1) < 0 && errno != EINTR)
+		if (poll(&pfd, 1, deadline ? (int)((deadline - now) / 1000000) + 1 : -1) < 0 &&
+		    errno != EINTR)
 			return -errno;
+		if (!deadline)
+			deadline = clock_mono() + BIRTH_WAIT_MS * 1000000ull;
 		int r = msg_receive(b.fd, &m, buf, sizeof buf, &fd);
 		if (r == 0)
 			continue;
@@ -188,6 +191,7 @@ birth_take(struct birth *ret)
 			b.incarnation = m.u.birth.incarnation;
 			b.generation = m.u.birth.generation;
 			b.log_level = m.u.birth.log_level;
+			b.background = m.u.birth.background;
 			memcpy(b.run_dir, m.u.birth.run_dir.p, m.u.birth.run_dir.len);
 			born = true;
 		} else if (m.id == MSG_go) {

@@ -38,6 +38,7 @@ struct birth {
 	uint32_t index, incarnation, generation;
 	char run_dir[80];
 	unsigned log_level;
+	bool background;                        /* load where nobody else wants the CPU */
 	struct birth_segment *segment;
 	unsigned n_segments;
 	struct birth_listener *listener;
@@ -47,7 +48,8 @@ struct birth {
 };
 
 int birth_take(struct birth *ret);
-	/* Blocks until `go` (10 s at most).  0, -ETIMEDOUT, -EPROTO abi or order, -errno. */
+	/* Blocks for the first word without a limit (a process may be kept unborn), from then until
+	 * `go` 10 s at most.  0, -ETIMEDOUT, -EPROTO abi or order, -errno. */
 int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role,
 		     uint32_t incarnation, uint32_t *ret_generation);
 	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT.

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "actors/common/background.h"
 #include "actors/common/birth.h"
 
 #define MS 1000000ull
@@ -31,8 +31,6 @@
 #define BACKOFF_RESET_NS (60000 * MS)
 #define JOURNAL_BIG     (4u << 20)      /* policy: decisions; ingress: outcomes */
 #define JOURNAL_SMALL   (64u << 10)
-
-extern char **environ;
 
 struct child *
 child_find(struct supervisor *s, uint32_t incarnation)
@@ -155,39 +153,6 @@ segments_make(struct supervisor *s, struct child *c)
 	return r;
 }
 
-static int
-exec_child(struct supervisor *s, struct child *c, int theirs)
-{
-	char path[320], title[96];
-	char *argv[] = {title, NULL};
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	int r;
-
-	snprintf(path, sizeof path, "%s/pointsman-%s", s->bin_dir, process_role_name(c->role));
-	snprintf(title, sizeof title, "pointsman-%s", process_role_name(c->role));
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, theirs, PM_BIRTH_FD);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	r = -posix_spawn(&c->pid, path, &files, &attr, argv, environ);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&files);
-	if (r < 0) {
-		log_error("spawn program=%s error=\"%s\"", path, strerror(-r));
-		return r;
-	}
-	c->pidfd = pidfd_open(c->pid, 0);
-	c->start_ticks = process_start_ticks((uint32_t)c->pid);
-	return 0;
-}
-
 static void
 peer_send(struct supervisor *s, struct child *to, const struct child *c)
 {
@@ -214,6 +179,7 @@ birth(struct supervisor *s, struct child *c)
 		.abi = MESSAGES_ABI, .role = (uint8_t)c->role, .index = c->index,
 		.incarnation = c->incarnation, .generation = c->generation,
 		.run_dir = slice_str(s->options.run_dir), .log_level = (uint8_t)s->options.level,
+		.background = c->role == ROLE_POLICY && s->reload.want != 0,
 	};
 
 	child_send(s, c, MSG_birth, &b, -1);
@@ -235,7 +201,7 @@ child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32
 	    uint32_t generation)
 {
 	struct child *c = NULL;
-	int pair[2] = {-1, -1}, r;
+	int r;
 
 	for (unsigned i = 0; i < CHILDREN_MAX && !c; i++) {
 		if (s->child[i])
@@ -252,14 +218,10 @@ child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32
 		.process.seg.fd = -1, .column.seg.fd = -1, .slots.seg.fd = -1, .arena.seg.fd = -1,
 	};
 	r = segments_make(s, c);
-	if (r == 0 &&
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-		r = -errno;
-	c->sock = pair[0];
-	if (r == 0)
-		r = exec_child(s, c, pair[1]);
-	if (pair[1] >= 0)
-		close(pair[1]);
+	if (r == 0 && !(role == ROLE_POLICY && unborn_take(s, &c->pid, &c->pidfd, &c->sock)))
+		r = program_start(s, role, role == ROLE_POLICY && s->reload.want != 0, &c->pid,
+				  &c->pidfd, &c->sock);
+	c->start_ticks = r == 0 ? process_start_ticks((uint32_t)c->pid) : 0;
 	if (r < 0) {
 		log_error("process role=%s index=%u: not born, error=\"%s\"",
 			  process_role_name(role), index, strerror(-r));
@@ -287,6 +249,15 @@ child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *ms
 	else if (r < 0 && r != -EPIPE && r != -ECONNRESET)      /* those: its death will be told */
 		log_error("send role=%s incarnation=%u message=%s error=\"%s\"",
 			  process_role_name(c->role), c->incarnation, msg_name(id), strerror(-r));
+}
+
+void
+children_hurry(struct supervisor *s)
+{
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->role == ROLE_POLICY &&
+		    s->child[i]->state == ROSTER_STARTING)
+			pm_background(s->child[i]->pid, false);
 }
 
 void
@@ -576,12 +547,14 @@ children_reap(struct supervisor *s)
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		unborn_reaped(s, pid);
 		for (unsigned i = 0; i < CHILDREN_MAX; i++)
 			if (s->child[i] && s->child[i]->pid == pid) {
 				bury(s, s->child[i], status);
 				break;
 			}
+	}
 }
 
 /* ---- seats ---- */
@@ -715,6 +688,7 @@ children_tick(struct supervisor *s, mono_ns now)
 		if (!s->seat[i].incarnation && now >= s->seat[i].restart_ns)
 			seat_fill(s, &s->seat[i]);
 	adopt(s);
+	unborn_keep(s);
 }
 
 mono_ns

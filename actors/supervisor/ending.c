@@ -25,6 +25,7 @@ supervisor_stop(struct supervisor *s, int exit_code)
 	s->exit_code = exit_code;
 	atomic_store_explicit(&s->roster.head->draining, 1, memory_order_release);
 	supervisor_roster_touch(s);
+	unborn_drop(s);
 	listeners_close(s); /* closed for good when the last ingress has swept its own */
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "actors/common/background.h"
 
 #define MS 1000000ull
 #define POLICY_DRAIN_NS (9000 * MS)     /* reload.c kills after 10 s */
@@ -155,7 +156,9 @@ do_load(struct supervisor *s, struct reload_event *ret)
 	s->last_failed[0] = 0;
 	control_reloading(s);
 	configs_sweep(s);
+	pm_background(0, true);         /* reading and checking need not be felt by requests */
 	r = files_load(s, &manifest, text, sizeof text);
+	pm_background(0, false);
 	if (r < 0) {
 		refused(s, generation, text);
 		return;
@@ -398,6 +401,8 @@ generation_event(struct supervisor *s, const struct reload_event *event)
 			if (n < EVENTS_MAX && perform(s, &actions.list[k], &queue[n]))
 				n++;
 	}
+	if (!s->reload.want)
+		children_hurry(s);
 	generation_policy_roster(s);
 }
 

@@ -463,7 +463,7 @@ switching_over(struct reload *m)
 
 	if (!want || !alive(want))
 		return true; /* nobody is asked: nothing is more urgent than a successor */
-	if (m->state == RELOAD_LOADING || m->state == RELOAD_SWITCHING)
+	if (m->state == RELOAD_LOADING || m->state == RELOAD_SWITCHING || m->pending)
 		return false;
 	for (unsigned i = 0; i < RELOAD_POLICIES; i++)
 		if (alive(&m->policy[i]) && m->policy[i].draining && m->policy[i].asked)

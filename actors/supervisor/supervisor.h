@@ -126,6 +126,13 @@ struct supervisor {
 	mono_ns drain_deadline_ns;
 	int exit_code;                          /* -1: run on */
 	struct notify notify;
+	struct {                                /* unborn.c */
+		pid_t pid;                      /* 0: none */
+		int pidfd, sock;                /* owned */
+		dev_t dev;                      /* of the program it was started from */
+		ino_t ino;
+		struct timespec mtime;
+	} unborn;
 };
 
 /* rundir.c: one supervisor per run directory. */
@@ -174,12 +181,23 @@ int outbox_send(struct outbox *out, int sock, enum msg_id id, const void *msg, i
 int outbox_flush(struct outbox *out, int sock);         /* 0, -EAGAIN, -errno */
 void outbox_clear(struct outbox *out);
 
+/* unborn.c: programs and their end of the pair. */
+int program_start(struct supervisor *s, enum process_role role, bool background, pid_t *ret_pid,
+		  int *ret_pidfd, int *ret_sock);
+	/* background: where nobody else wants the CPU, until its birth says otherwise.  0, -errno
+	 * (logged). */
+void unborn_keep(struct supervisor *s);                         /* have one, when nothing is urgent */
+bool unborn_take(struct supervisor *s, pid_t *ret_pid, int *ret_pidfd, int *ret_sock);
+void unborn_reaped(struct supervisor *s, pid_t pid);            /* any child's pid */
+void unborn_drop(struct supervisor *s);
+
 /* children.c */
 struct child *child_find(struct supervisor *s, uint32_t incarnation);
 int child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32_t incarnation,
 		uint32_t generation);
 	/* Segments, fork, exec, birth .. go.  0; -errno: nothing is left behind. */
 void child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *msg, int fd);
+void children_hurry(struct supervisor *s);        /* nobody is asked: who loads, loads at full speed */
 void child_kill(struct child *c, const char *why);
 void child_drain(struct supervisor *s, struct child *c, mono_ns deadline);
 void child_state(struct supervisor *s, struct child *c, enum roster_state state);

@@ -14,7 +14,7 @@ import house as h
 p = argparse.ArgumentParser()
 p.add_argument("--hups", type=int, default=50)
 p.add_argument("--kills", type=int, default=10)
-p.add_argument("--rate", type=float, default=1200)
+p.add_argument("--rate", type=float, default=1050)
 p.add_argument("--ingresses", type=int, default=1)
 p.add_argument("--io", default="auto")
 a = p.parse_args()
@@ -84,8 +84,9 @@ with tempfile.TemporaryDirectory(prefix="pointsman-swap-") as folder:
             house.hup()
             at, _, hup = h.until("the SIGHUP in the log", lambda: log.find("asked for by SIGHUP", at + 1))
             _, m, _ = h.until("the switch", lambda: log.find(r"generation: (\d+) -> \d+, every ingress", at))
-            # The old generation's active process says BYE when it owes nobody anything any more.
-            _, _, bye = h.until("BYE", lambda: log.find(rf"process role=policy .* generation={m[1]}: draining -> gone", at))
+            _, old, _ = log.find(rf"process role=policy .*incarnation=(\d+) .*generation={m[1]}: .*-> draining", at)
+            # It says BYE when it owes nobody anything any more.
+            _, _, bye = h.until("BYE", lambda: log.find(rf"policy\[0\.{old[1]}\] .* ends code=0", at))
             windows.append((hup, bye))
             if i in kill_after and kills < a.kills:
                 time.sleep(0.4)         # out of the way of both windows

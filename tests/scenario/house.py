@@ -123,7 +123,9 @@ class House(contextlib.AbstractContextManager):
                  gateway="", workerset="", policy="", level=None):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="pointsman-"))
         self.own_folder = folder is None
-        self.run = self.folder / "run"
+        # A tmpfs, as /run is where it counts; sockets' paths are short there too.
+        shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.run = pathlib.Path(tempfile.mkdtemp(prefix="pointsman-", dir=shm)) / "run"
         self.config = self.folder / "pointsman.yaml"
         self.ingresses, self.io, self.minimize, self.model = ingresses, io, minimize, model
         self.gateway, self.workerset, self.policy, self.level = gateway, workerset, policy, level
@@ -257,7 +259,8 @@ spec:
             if error:
                 sys.stderr.write(self.tail())
                 sys.stderr.write(f"kept: {self.folder}\n")
-            elif self.own_folder:
+            shutil.rmtree(self.run.parent, ignore_errors=True)
+            if self.own_folder and not error:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
 
