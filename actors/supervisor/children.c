@@ -162,8 +162,7 @@ peer_send(struct supervisor *s, struct child *to, const struct child *c)
 			     .generation = c->generation,
 			     .pid = (uint32_t)c->pid};
 
-	child_send(s, to, MSG_peer, &m,
-		   to->role == ROLE_INGRESS && c->role == ROLE_POLICY ? c->pidfd : -1);
+	child_send(s, to, MSG_peer, &m, c->pidfd);
 }
 
 static bool
@@ -190,8 +189,8 @@ birth(struct supervisor *s, struct child *c)
 
 		child_send(s, c, MSG_listener, &m, s->listener[i].fd);
 	}
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (s->child[i] && s->child[i] != c && ready(s->child[i]))
+	for (unsigned i = 0; c->role == ROLE_INGRESS && i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->role == ROLE_POLICY && ready(s->child[i]))
 			peer_send(s, c, s->child[i]);
 	child_send(s, c, MSG_go, &(struct msg_go){0}, -1);
 }
@@ -249,6 +248,18 @@ child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *ms
 	else if (r < 0 && r != -EPIPE && r != -ECONNRESET)      /* those: its death will be told */
 		log_error("send role=%s incarnation=%u message=%s error=\"%s\"",
 			  process_role_name(c->role), c->incarnation, msg_name(id), strerror(-r));
+}
+
+bool
+children_calm(const struct supervisor *s)
+{
+	if (s->reload.state == RELOAD_LOADING || s->reload.state == RELOAD_SWITCHING)
+		return false;
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->role == ROLE_POLICY &&
+		    (s->child[i]->state == ROSTER_STARTING || s->child[i]->state == ROSTER_DRAINING))
+			return false;
+	return true;
 }
 
 void
@@ -312,8 +323,8 @@ on_ready(struct supervisor *s, struct child *c)
 		return;
 	c->ready_ns = clock_mono();
 	child_state(s, c, ROSTER_READY);
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (s->child[i] && s->child[i] != c)
+	for (unsigned i = 0; c->role == ROLE_POLICY && i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
 			peer_send(s, s->child[i], c);
 	if (c->role == ROLE_INGRESS && seat && seat->adopter) {
 		struct child *neighbour = child_find(s, seat->adopter);
@@ -688,6 +699,9 @@ children_tick(struct supervisor *s, mono_ns now)
 		if (!s->seat[i].incarnation && now >= s->seat[i].restart_ns)
 			seat_fill(s, &s->seat[i]);
 	adopt(s);
+	if (!children_calm(s))
+		return;
+	shares_flush(s);
 	unborn_keep(s);
 }
 

@@ -154,19 +154,28 @@ shares_send_all(struct supervisor *s, struct child *c)
 		}
 }
 
-void
-shares_announce(struct supervisor *s, const struct share *share, uint32_t except)
+/* Ingress and policy are in the way of requests: they get what is new at once, and are not to compete
+ * with the others, who read it too, for the CPU in the middle of a switch. */
+static bool
+in_the_way(enum process_role role)
+{
+	return role == ROLE_INGRESS || role == ROLE_POLICY;
+}
+
+static void
+announce(struct supervisor *s, const struct share *share, bool front)
 {
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		struct child *c = s->child[i];
 
-		if (!c || c->incarnation == except)
-			continue;
-		if (share->kind == SEGMENT_CONFIG && c->role == ROLE_POLICY)
+		if (!c || in_the_way(c->role) != front ||
+		    (c->role == share->role && c->incarnation == share->incarnation) ||
+		    (share->kind == SEGMENT_CONFIG && c->role == ROLE_POLICY) ||
+		    (share->owed_ns && c->born_ns > share->owed_ns))        /* born with it */
 			continue;
 		send_one(s, c, share);
 	}
-	for (unsigned i = 0; i < CONTROL_CLIENTS; i++) {
+	for (unsigned i = 0; !front && i < CONTROL_CLIENTS; i++) {
 		struct control_client *client = &s->client[i];
 
 		if (client->fd >= 0 && client->attached &&
@@ -179,14 +188,28 @@ void
 shares_announce_owner(struct supervisor *s, uint32_t incarnation)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
-		if (s->share[i].incarnation == incarnation && s->share[i].kind != SEGMENT_CONFIG)
-			shares_announce(s, &s->share[i], incarnation);
+		if (s->share[i].incarnation == incarnation && s->share[i].kind != SEGMENT_CONFIG) {
+			announce(s, &s->share[i], true);
+			s->share[i].owed_ns = clock_mono();
+		}
 }
 
 void
 shares_announce_config(struct supervisor *s, uint32_t generation)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
-		if (s->share[i].kind == SEGMENT_CONFIG && s->share[i].generation == generation)
-			shares_announce(s, &s->share[i], 0);
+		if (s->share[i].kind == SEGMENT_CONFIG && s->share[i].generation == generation) {
+			announce(s, &s->share[i], true);
+			s->share[i].owed_ns = clock_mono();
+		}
+}
+
+void
+shares_flush(struct supervisor *s)
+{
+	for (unsigned i = 0; i < s->n_shares; i++)
+		if (s->share[i].owed_ns) {
+			announce(s, &s->share[i], false);
+			s->share[i].owed_ns = 0;
+		}
 }

@@ -28,6 +28,8 @@
 #define DEFAULT_CONFIG "/etc/pointsman"
 #define DEFAULT_RUN_DIR "/run/pointsman"
 #define BUSY_MS         20              /* while a switch, a restart or a drain is under way */
+/* Files are written one after the other and signals come in bursts: one reload sees them all. */
+#define HUP_SETTLE_NS   (25 * MS)
 #define IDLE_MS         1000            /* heartbeat of our own segment */
 #define JOURNAL_BYTES   (64u << 10)
 #define EXIT_USAGE      64
@@ -305,8 +307,8 @@ on_signals(struct supervisor *s)
 			break;          /* every turn reaps */
 		case SIGHUP:
 			log_info("reload: asked for by SIGHUP");
-			if (!s->draining)
-				generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+			if (!s->hup_due_ns)
+				s->hup_due_ns = clock_mono() + HUP_SETTLE_NS;
 			break;
 		case SIGUSR2:
 			log_warn("SIGUSR2: replacing ingress in place is not supported yet; "
@@ -328,6 +330,8 @@ turn_ms(const struct supervisor *s, mono_ns now)
 {
 	mono_ns next = children_next(s);
 
+	if (s->hup_due_ns && (!next || s->hup_due_ns < next))
+		next = s->hup_due_ns;
 	if (s->draining || reload_busy(&s->reload) || next == 1)
 		return BUSY_MS;
 	if (next <= now)
@@ -397,6 +401,10 @@ turn(struct supervisor *s)
 		control_accept(s);
 
 	now = clock_mono();
+	if (s->hup_due_ns && now >= s->hup_due_ns) {
+		s->hup_due_ns = 0;
+		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+	}
 	generation_event(s, &(struct reload_event){.type = RELOAD_TICK});
 	children_tick(s, now);
 	fleet_tick(s, now);

@@ -34,6 +34,7 @@ struct share {
 	uint32_t index, incarnation, generation;
 	int rw_fd;                              /* borrowed from the segment; -1: nobody writes */
 	int ro_fd;                              /* owned */
+	mono_ns owed_ns;                        /* since when those who can wait wait; 0 nobody does */
 };
 
 /* Frames a peer was not ready to take; nothing here ever blocks on a peer. */
@@ -124,6 +125,7 @@ struct supervisor {
 	bool draining, hard;
 	unsigned drain_stage;                   /* 0 none, 1 ingress, 2 the others */
 	mono_ns drain_deadline_ns;
+	mono_ns hup_due_ns;                     /* SIGHUP was heard; reload then; 0 none */
 	int exit_code;                          /* -1: run on */
 	struct notify notify;
 	struct {                                /* unborn.c */
@@ -167,11 +169,10 @@ enum share_access share_access(const struct share *share, enum process_role role
 			       uint32_t incarnation, uint32_t generation);
 	/* The one table of who may read and write what; generation: of the CONFIG it sees. */
 void shares_send_all(struct supervisor *s, struct child *c);    /* own ones first */
-void shares_announce(struct supervisor *s, const struct share *share, uint32_t except);
-	/* To every child with a right to it, but that incarnation, and to attached tools. */
 void shares_announce_owner(struct supervisor *s, uint32_t incarnation);
 void shares_announce_config(struct supervisor *s, uint32_t generation);
-	/* To all but policy processes, which keep the one they were born with. */
+	/* To those a switch waits for at once; to the others with shares_flush. */
+void shares_flush(struct supervisor *s);
 int share_send(struct outbox *out, int sock, const struct share *share, bool write);
 
 /* outbox.c */
@@ -197,6 +198,8 @@ int child_spawn(struct supervisor *s, enum process_role role, uint32_t index, ui
 		uint32_t generation);
 	/* Segments, fork, exec, birth .. go.  0; -errno: nothing is left behind. */
 void child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *msg, int fd);
+bool children_calm(const struct supervisor *s);
+	/* No switch is under way, no policy process comes or goes: what can wait may be done. */
 void children_hurry(struct supervisor *s);        /* nobody is asked: who loads, loads at full speed */
 void child_kill(struct child *c, const char *why);
 void child_drain(struct supervisor *s, struct child *c, mono_ns deadline);

@@ -111,13 +111,8 @@ unborn_keep(struct supervisor *s)
 	char path[320];
 	struct stat st;
 
-	if (s->unborn.pid || s->reload.serving == 0 || s->reload.state == RELOAD_LOADING ||
-	    s->reload.state == RELOAD_SWITCHING)
+	if (s->unborn.pid || s->reload.serving == 0)
 		return;
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)     /* not beside what requests wait for */
-		if (s->child[i] && (s->child[i]->state == ROSTER_STARTING ||
-				    s->child[i]->state == ROSTER_DRAINING))
-			return;
 	program_path(s, ROLE_POLICY, path, sizeof path);
 	if (stat(path, &st) < 0 || program_start(s, ROLE_POLICY, true, &s->unborn.pid,
 						 &s->unborn.pidfd, &s->unborn.sock) < 0) {

@@ -31,13 +31,14 @@ class Log:
     """The supervisor's log, as it grows."""
 
     def __init__(self, path):
-        self.file, self.lines = open(path, errors="replace"), []
+        self.file, self.lines, self.partial = open(path, errors="replace"), [], ""
 
     def find(self, pattern, first=0):
         """(line number, match, time) of the first line from `first` on."""
         while True:
-            line = self.file.readline()
-            if not line.endswith("\n"):
+            line = self.partial + self.file.readline()
+            self.partial = "" if line.endswith("\n") else line
+            if self.partial or not line:
                 break
             self.lines.append(line)
         for n in range(first, len(self.lines)):
