@@ -107,8 +107,8 @@ int index_create(struct segment *ret, uint64_t blocks, uint32_t max_slots, uint6
 struct index;
 int index_attach(struct index **ret, int fd);
 	/* Takes fd, also on failure.  Whole-header check, then populates a mapping of more than
-	 * 64 MiB (100 ms/GiB: before `ready`, not on the request path).  0, -ESTALE, -EBADMSG, -ENOMEM,
-	 * -errno. */
+	 * 64 MiB (100 ms/GiB: before `ready`, not on the request path).  0, -ESTALE, -EBADMSG,
+	 * -ENOMEM, -errno. */
 int index_attach_mapped(struct index **ret, const struct segment *seg);
 	/* One more handle over a mapping somebody else keeps: further threads of a process,
 	 * tests. */

@@ -60,14 +60,15 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 	memset(actor, 0, sizeof *actor);
 	actor->signal_fd = -1;
 	actor->process.seg.fd = -1;
-	/* CZMQ must not take the handlers.  What costs most of a start comes before birth: a process
-	 * may be kept waiting there, so that its successor need not (supervisor/unborn.c). */
+	/* CZMQ must not take the handlers.  What costs most of a start comes before birth: a
+	 * process may be kept waiting there, so that its successor need not (supervisor/unborn.c).
+	  */
 	setenv("ZSYS_SIGHANDLER", "false", 1);
 	signal(SIGPIPE, SIG_IGN);
 	zsys_init();
 	r = birth_take(&actor->birth);
 	if (r == -EPIPE)
-		exit(0);                        /* never born and not needed any more: nothing to undo */
+		exit(0); /* never born and not needed any more: nothing to undo */
 	if (r < 0) {
 		fprintf(stderr, "%s is started by pointsman, not by hand (%s)\n", name,
 			strerror(-r));
@@ -315,8 +316,8 @@ pm_actor_main(int argc, char **argv, const struct pm_actor_spec *spec)
 		log_info("ready");
 		loop_run(&actor, spec, me);
 	}
-	/* Nothing is owed any more.  What is left, giving memory back above all, takes longer than the
-	 * rest of an end: nobody is to wait for it or feel it. */
+	/* Nothing is owed any more.  What is left, giving memory back above all, takes longer than
+	 * the rest of an end: nobody is to wait for it or feel it. */
 	struct msg_bye bye = {0};
 	if (loop.exit_code == 0)
 		birth_send(&actor.birth, MSG_bye, &bye);

@@ -1,8 +1,8 @@
 /* actors/common/background.h -- work beside requests that must not be felt by them.
  *
  * Loading a policy process beside the one that serves, and giving memory back at an end, take
- * milliseconds of CPU; with few cores every request meanwhile waited for them.  SCHED_IDLE runs only where
- * nobody else wants the CPU and gives it back at once.
+ * milliseconds of CPU; with few cores every request meanwhile waited for them.  SCHED_IDLE runs
+ * only where nobody else wants the CPU and gives it back at once.
  *
  * Rights     coming back needs CAP_SYS_NICE or RLIMIT_NICE of at least 20 (systemd: LimitNICE=+0):
  *            without them nothing is done.

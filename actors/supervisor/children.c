@@ -26,6 +26,7 @@
 #define HUNG_FRONT_NS   (5000 * MS)     /* policy, ingress: no heartbeat; a reload waits for them */
 #define HUNG_NS         (15000 * MS)    /* the others: requests go on without them */
 #define CLOSED_NS       (2000 * MS)     /* from closing its socket to its death */
+#define OWED_MOST_NS    (500 * MS)      /* in a storm of reloads there is no calm */
 #define BACKOFF_FIRST_NS (100 * MS)
 #define BACKOFF_MAX_NS  (5000 * MS)
 #define BACKOFF_RESET_NS (60000 * MS)
@@ -257,7 +258,8 @@ children_calm(const struct supervisor *s)
 		return false;
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->role == ROLE_POLICY &&
-		    (s->child[i]->state == ROSTER_STARTING || s->child[i]->state == ROSTER_DRAINING))
+		    (s->child[i]->state == ROSTER_STARTING ||
+		     s->child[i]->state == ROSTER_DRAINING))
 			return false;
 	return true;
 }
@@ -699,10 +701,12 @@ children_tick(struct supervisor *s, mono_ns now)
 		if (!s->seat[i].incarnation && now >= s->seat[i].restart_ns)
 			seat_fill(s, &s->seat[i]);
 	adopt(s);
-	if (!children_calm(s))
-		return;
-	shares_flush(s);
-	unborn_keep(s);
+	if (children_calm(s)) {
+		shares_flush(s, now);
+		unborn_keep(s);
+	} else {
+		shares_flush(s, now - OWED_MOST_NS);
+	}
 }
 
 mono_ns

@@ -88,7 +88,7 @@ attach(struct supervisor *s, struct control_client *client)
 {
 	const struct config *shown = generation_shown(s);
 
-	shares_flush(s);                /* or it would get what is owed twice */
+	shares_flush(s, clock_mono());  /* or it would get what is owed twice */
 	for (unsigned i = 0; i < s->n_shares && client->fd >= 0; i++) {
 		const struct share *share = &s->share[i];
 

@@ -154,8 +154,8 @@ shares_send_all(struct supervisor *s, struct child *c)
 		}
 }
 
-/* Ingress and policy are in the way of requests: they get what is new at once, and are not to compete
- * with the others, who read it too, for the CPU in the middle of a switch. */
+/* Ingress and policy are in the way of requests: they get what is new at once, and are not to
+ * compete with the others, who read it too, for the CPU in the middle of a switch. */
 static bool
 in_the_way(enum process_role role)
 {
@@ -205,10 +205,10 @@ shares_announce_config(struct supervisor *s, uint32_t generation)
 }
 
 void
-shares_flush(struct supervisor *s)
+shares_flush(struct supervisor *s, mono_ns until)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
-		if (s->share[i].owed_ns) {
+		if (s->share[i].owed_ns && s->share[i].owed_ns <= until) {
 			announce(s, &s->share[i], false);
 			s->share[i].owed_ns = 0;
 		}

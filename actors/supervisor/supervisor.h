@@ -34,7 +34,7 @@ struct share {
 	uint32_t index, incarnation, generation;
 	int rw_fd;                              /* borrowed from the segment; -1: nobody writes */
 	int ro_fd;                              /* owned */
-	mono_ns owed_ns;                        /* since when those who can wait wait; 0 nobody does */
+	mono_ns owed_ns; /* since when those who can wait wait; 0 nobody does */
 };
 
 /* Frames a peer was not ready to take; nothing here ever blocks on a peer. */
@@ -172,7 +172,7 @@ void shares_send_all(struct supervisor *s, struct child *c);    /* own ones firs
 void shares_announce_owner(struct supervisor *s, uint32_t incarnation);
 void shares_announce_config(struct supervisor *s, uint32_t generation);
 	/* To those a switch waits for at once; to the others with shares_flush. */
-void shares_flush(struct supervisor *s);
+void shares_flush(struct supervisor *s, mono_ns until);  /* what is owed since then or before */
 int share_send(struct outbox *out, int sock, const struct share *share, bool write);
 
 /* outbox.c */
@@ -187,7 +187,7 @@ int program_start(struct supervisor *s, enum process_role role, bool background,
 		  int *ret_pidfd, int *ret_sock);
 	/* background: where nobody else wants the CPU, until its birth says otherwise.  0, -errno
 	 * (logged). */
-void unborn_keep(struct supervisor *s);                         /* have one, when nothing is urgent */
+void unborn_keep(struct supervisor *s); /* have one, when nothing is urgent */
 bool unborn_take(struct supervisor *s, pid_t *ret_pid, int *ret_pidfd, int *ret_sock);
 void unborn_reaped(struct supervisor *s, pid_t pid);            /* any child's pid */
 void unborn_drop(struct supervisor *s);
@@ -200,7 +200,7 @@ int child_spawn(struct supervisor *s, enum process_role role, uint32_t index, ui
 void child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *msg, int fd);
 bool children_calm(const struct supervisor *s);
 	/* No switch is under way, no policy process comes or goes: what can wait may be done. */
-void children_hurry(struct supervisor *s);        /* nobody is asked: who loads, loads at full speed */
+void children_hurry(struct supervisor *s); /* nobody is asked: who loads, loads at full speed */
 void child_kill(struct child *c, const char *why);
 void child_drain(struct supervisor *s, struct child *c, mono_ns deadline);
 void child_state(struct supervisor *s, struct child *c, enum roster_state state);

@@ -1,12 +1,13 @@
 /* actors/supervisor/unborn.c -- starting our programs; one policy program kept started and unborn.
  *
- * Two thirds of what a new policy process costs is the dynamic linker and the set-up of libraries.  A
- * program that has done that waits for its first message, so that a reload or the successor of a dead
- * process begins where the configuration is read: sooner, and without taking a core from requests in
- * the middle of a switch.
+ * Two thirds of what a new policy process costs is the dynamic linker and the set-up of libraries.
+ * A program that has done that waits for its first message, so that a reload or the successor of a
+ * dead process begins where the configuration is read: sooner, and without taking a core from
+ * requests in the middle of a switch.
  *
- * It knows nothing yet: generation, segments and incarnation come with its birth.  It ends by itself when
- * our end of the pair closes.  A program file that was replaced meanwhile is started anew.
+ * It knows nothing yet: generation, segments and incarnation come with its birth.  It ends by
+ * itself when our end of the pair closes.  A program file that was replaced meanwhile is started
+ * anew.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -99,7 +100,7 @@ unborn_drop(struct supervisor *s)
 {
 	if (!s->unborn.pid)
 		return;
-	close(s->unborn.sock);          /* it ends by that; children_reap sees it, or nobody needs to */
+	close(s->unborn.sock); /* it ends by that; children_reap sees it, or nobody needs to */
 	if (s->unborn.pidfd >= 0)
 		close(s->unborn.pidfd);
 	s->unborn.pid = 0;
@@ -117,7 +118,7 @@ unborn_keep(struct supervisor *s)
 	if (stat(path, &st) < 0 || program_start(s, ROLE_POLICY, true, &s->unborn.pid,
 						 &s->unborn.pidfd, &s->unborn.sock) < 0) {
 		s->unborn.pid = 0;
-		return;                 /* the next reload will say what is wrong with the program */
+		return; /* the next reload will say what is wrong with the program */
 	}
 	s->unborn.dev = st.st_dev;
 	s->unborn.ino = st.st_ino;
