@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 int
 arena_create(struct arena *ret, uint32_t index, uint32_t incarnation, uint64_t size)
@@ -56,6 +57,89 @@ arena_shift(size_t len)
 	return shift;
 }
 
+/* False: no memory; the region is lost, the arena is not. */
+static bool
+list_push(struct arena_list *list, uint64_t off)
+{
+	if (list->n == list->cap) {
+		uint32_t more = list->cap ? list->cap * 2 : 64;
+		uint64_t *grown = realloc(list->off, more * sizeof *grown);
+
+		if (!grown)
+			return false;
+		list->off = grown;
+		list->cap = more;
+	}
+	list->off[list->n++] = off;
+	return true;
+}
+
+/* A freed region or part of one; 0: none. */
+static uint64_t
+take_freed(struct arena *arena, unsigned shift)
+{
+	unsigned s = shift;
+	uint64_t off;
+
+	while (s <= ARENA_MAX_SHIFT && arena->list[s].n == 0)
+		s++;
+	if (s > ARENA_MAX_SHIFT)
+		return 0;
+	off = arena->list[s].off[--arena->list[s].n];
+	while (s-- > shift)                     /* the upper halves stay free */
+		list_push(&arena->list[s], off + ((uint64_t)1 << s));
+	return off;
+}
+
+struct extent {
+	uint64_t off, len;
+};
+
+static int
+extent_order(const void *a, const void *b)
+{
+	const struct extent *x = a, *y = b;
+
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+static void
+extent_carve(struct arena *arena, struct extent e)
+{
+	for (unsigned s = ARENA_MAX_SHIFT + 1; s-- > ARENA_MIN_SHIFT;)
+		for (uint64_t cap = (uint64_t)1 << s; e.len >= cap; e.off += cap, e.len -= cap)
+			list_push(&arena->list[s], e.off);
+}
+
+/* Freed neighbours become one region again, of whatever sizes they were. */
+static void
+join_freed(struct arena *arena)
+{
+	size_t n = 0, joined = 0;
+	struct extent *all;
+
+	for (unsigned s = ARENA_MIN_SHIFT; s <= ARENA_MAX_SHIFT; s++)
+		n += arena->list[s].n;
+	all = n ? malloc(n * sizeof *all) : NULL;
+	if (!all)
+		return;
+	n = 0;
+	for (unsigned s = ARENA_MIN_SHIFT; s <= ARENA_MAX_SHIFT; s++) {
+		for (uint32_t i = 0; i < arena->list[s].n; i++)
+			all[n++] = (struct extent){arena->list[s].off[i], (uint64_t)1 << s};
+		arena->list[s].n = 0;
+	}
+	qsort(all, n, sizeof *all, extent_order);
+	for (size_t i = 1; i < n; i++)
+		if (all[joined].off + all[joined].len == all[i].off)
+			all[joined].len += all[i].len;
+		else
+			all[++joined] = all[i];
+	for (size_t i = 0; i <= joined; i++)
+		extent_carve(arena, all[i]);
+	free(all);
+}
+
 uint64_t
 arena_alloc(struct arena *arena, size_t len, size_t *ret_cap)
 {
@@ -64,29 +148,22 @@ arena_alloc(struct arena *arena, size_t len, size_t *ret_cap)
 	if (shift > ARENA_MAX_SHIFT)
 		return 0;
 	size_t cap = (size_t)1 << shift;
-	uint64_t off;
+	uint64_t off = 0;
 	if (arena->list[shift].n > 0) {
 		off = arena->list[shift].off[--arena->list[shift].n];
+	} else if (arena->size - arena->fresh >= cap) {
+		off = arena->fresh;
+		arena->fresh += cap;
 	} else {
-		unsigned s = shift + 1;
-
-		while (s <= ARENA_MAX_SHIFT && arena->list[s].n == 0)
-			s++;
-		if (arena->size - arena->fresh >= cap) {
-			off = arena->fresh;
-			arena->fresh += cap;
-		} else if (s <= ARENA_MAX_SHIFT) {
-			/* Nothing fresh: split a larger freed region, giving back the upper halves.
-			 */
-			off = arena->list[s].off[--arena->list[s].n];
-			arena->used += (uint64_t)1 << s;
-			while (s-- > shift)
-				arena_free(arena, off + ((uint64_t)1 << s), (size_t)1 << s);
-			arena->used -= cap;
-		} else {
-			return 0;
-		}
+		off = take_freed(arena, shift);
 	}
+	if (off == 0 && arena->freed >= cap) {
+		arena->freed = 0;
+		join_freed(arena);
+		off = take_freed(arena, shift);
+	}
+	if (off == 0)
+		return 0;
 	arena->used += cap;
 	*ret_cap = cap;
 	return off;
@@ -95,19 +172,11 @@ arena_alloc(struct arena *arena, size_t len, size_t *ret_cap)
 void
 arena_free(struct arena *arena, uint64_t off, size_t cap)
 {
-	struct arena_list *list = &arena->list[arena_shift(cap)];
-
 	arena->used -= cap;
-	if (list->n == list->cap) {
-		uint32_t more = list->cap ? list->cap * 2 : 64;
-		uint64_t *grown = realloc(list->off, more * sizeof *grown);
-
-		if (!grown)
-			return;                 /* the region is lost, the arena is not */
-		list->off = grown;
-		list->cap = more;
-	}
-	list->off[list->n++] = off;
+	arena->freed += cap;
+	if (cap >= ARENA_RETURN)                /* kept where the kernel cannot */
+		madvise((char *)arena->seg.head + off, cap, MADV_REMOVE);
+	list_push(&arena->list[arena_shift(cap)], off);
 }
 
 void *

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shm/arena.h"
@@ -92,5 +93,65 @@ Test(arena, an_offset_outside_is_refused)
 	cr_assert_null(arena_at(&arena, UINT64_MAX - 3, 10));
 	cr_assert_null(arena_at(&arena, 4096, SIZE_MAX));
 	cr_assert_not_null(arena_at(&arena, arena.size - 10, 10));
+	arena_detach(&arena);
+}
+
+static struct arena
+arena_owned(uint64_t size)
+{
+	struct arena made, owner;
+
+	cr_assert_eq(arena_create(&made, 0, 1, size), 0);
+	cr_assert_eq(arena_attach(&owner, dup(made.seg.fd), true), 0);
+	arena_detach(&made);
+	return owner;
+}
+
+Test(arena, many_small_regions_do_not_keep_large_ones_away_when_they_are_gone)
+{
+	struct arena arena = arena_owned(8 << 20);
+	static uint64_t off[4096];
+	static size_t cap[4096];
+	size_t n = 0, large;
+	uint64_t at;
+
+	while (n < 4096 && (off[n] = arena_alloc(&arena, 4096u << n % 3, &cap[n])) != 0)
+		n++;
+	while (n < 4096 && (off[n] = arena_alloc(&arena, 4096, &cap[n])) != 0)
+		n++;
+	cr_assert(n > 500 && n < 4096);
+	cr_assert_eq(arena_alloc(&arena, 1 << 20, &large), 0u);
+	for (size_t i = 0; i < n; i += 2)       /* half of them: no two are neighbours */
+		arena_free(&arena, off[i], cap[i]);
+	cr_assert_eq(arena_alloc(&arena, 1 << 20, &large), 0u);
+	for (size_t i = 1; i < n; i += 2)
+		arena_free(&arena, off[i], cap[i]);
+	cr_assert_eq(arena.used, 0u);
+	for (unsigned i = 0; i < 3; i++) {
+		at = arena_alloc(&arena, 2 << 20, &large);
+		cr_assert(at != 0, "region %u of 2 MiB", i);
+		memset(arena_at(&arena, at, large), 1, large);
+	}
+	cr_assert_eq(arena.used, 3u * (2 << 20));
+	arena_detach(&arena);
+}
+
+Test(arena, large_regions_give_their_pages_back)
+{
+	struct arena arena = arena_owned(64 << 20);
+	struct stat before, full, after;
+	size_t cap;
+	uint64_t at = arena_alloc(&arena, 32 << 20, &cap);
+
+	cr_assert(at != 0);
+	cr_assert_eq(fstat(arena.seg.fd, &before), 0);
+	memset(arena_at(&arena, at, cap), 7, cap);
+	cr_assert_eq(fstat(arena.seg.fd, &full), 0);
+	cr_assert_geq(full.st_blocks - before.st_blocks, (32 << 20) / 512);
+	arena_free(&arena, at, cap);
+	cr_assert_eq(fstat(arena.seg.fd, &after), 0);
+	cr_assert_eq(after.st_blocks, before.st_blocks);
+	cr_assert_eq(arena_alloc(&arena, 32 << 20, &cap), at);
+	cr_assert_eq(*(unsigned char *)arena_at(&arena, at, 1), 0);
 	arena_detach(&arena);
 }
