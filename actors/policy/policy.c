@@ -26,7 +26,8 @@
 
 #define TICK_MS 50u                     /* scrapes are seen within this: view.h VIEW_SIGHT_NS */
 #define OPEN_LATE_NS 100000000          /* without OPEN: so long after our first question */
-#define BATCH 64u                       /* messages of one ingress before the next one's */
+#define BATCH 64u                       /* messages of one ingress before the next one's ... */
+#define TURN_NS 10000000u               /* ... or so long: the supervisor is heard in between */
 #define DRAIN_ROUNDS 64u                /* batches read from each ingress at the end */
 #define FRAME_MAX 65536u                /* messages of an ingress are tens of bytes */
 #define LINGER_MS 1000                  /* answers still leave after our end */
@@ -149,6 +150,8 @@ decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns ask
 	case EVALUATE_STALE:
 		break;
 	}
+	/* One prompt may take a tenth of a second: many of them are work, no hang. */
+	pm_actor_heartbeat(me->actor, clock_mono());
 }
 
 static void
@@ -286,10 +289,11 @@ on_ingress(struct pm_actor *actor, void *arg)
 {
 	struct peer *p = arg;
 	struct policy *me = p->policy;
+	mono_ns until = clock_mono() + TURN_NS;
 	char frame[FRAME_MAX];
 
 	(void)actor;
-	for (unsigned i = 0; i < BATCH; i++) {
+	for (unsigned i = 0; i < BATCH && (i == 0 || clock_mono() < until); i++) {
 		int n = zmq_recv(zsock_resolve(p->sock), frame, sizeof frame, ZMQ_DONTWAIT);
 
 		if (n < 0)

@@ -1,0 +1,29 @@
+"""Many prompts of millions of tokens at once are slow, and cost nobody an answer and us no process."""
+import json, pathlib, socket, sys, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import house as h
+
+TOKENS, CLIENTS = 15_000_000, 28        # 30 MB each: together more work than a process may be silent for
+
+with h.House() as house:
+    house.add("--profile", "zero", "--tokenizer", "ids", count=2)
+    house.start()
+    everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}
+    body = b'{"model":"%s","max_tokens":1,"prompt":[%s7]}' % (house.model.encode(), b"7," * (TOKENS - 1))
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    clients = [socket.create_connection(("127.0.0.1", house.port), timeout=120) for _ in range(CLIENTS)]
+    for c in clients:
+        c.sendall(head + body[:-1])
+    for c in clients:                   # all are asked about at once
+        c.sendall(body[-1:])
+    began = time.monotonic()
+    small = h.request(house.port, "POST", "/v1/completions", {"model": house.model, "prompt": [1, 2, 3], "max_tokens": 2})
+    # The worker says that they are too long; we only carry them there.
+    for c in clients:
+        said = b"".join(iter(lambda: c.recv(65536), b""))
+        assert said.startswith(b"HTTP/1.1 400 ") and b"context length" in said, said[:300]
+        c.close()
+    assert small[0] == 200, small
+    assert {p["pid"]: p["role"] for p in house.stat()["processes"]} == everybody, house.tail()
+    print(f"{CLIENTS} of {TOKENS} tokens in {time.monotonic() - began:.1f} s")
