@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/common/log.h"
 #include "actors/ingress/request.h"
 
 #define PIPELINE_MAX 65536u           /* bytes kept while a request is served; then reading stops */
@@ -17,6 +18,8 @@
 #define LINGER_NS 1000000000ull       /* what still comes after we closed is read away */
 #define DRAIN_IDLE_NS 1000000000ull   /* idle connections may send one more request */
 #define KEEP_BUF 16384u               /* bytes an idle connection keeps allocated at most */
+#define ROOM_LOOKS 64u                /* connections looked at for one that is idle */
+#define ROOM_IDLE_NS 1000000000ull    /* a newer one may be about to send */
 
 static void on_recv(void *arg, const void *buf, ssize_t n);
 static void settle(struct client *c);
@@ -69,10 +72,45 @@ on_limit(void *arg)
 	}
 }
 
+/* An idle connection gives way to a new one: its client will connect again when it has something to
+ * ask. */
+static bool
+make_room(struct ingress *in)
+{
+	for (unsigned i = 0; i < ROOM_LOOKS && in->clients; i++) {
+		struct client *c = in->room_hand ? in->room_hand : in->clients;
+
+		in->room_hand = c->next;
+		if (c->state != CLIENT_HEAD || c->in_buf.len > 0 || c->send || c->fill.len > 0 ||
+		    ingress_now(in) - c->idle_since < ROOM_IDLE_NS)
+			continue;
+		client_destroy(c);
+		return true;
+	}
+	return false;
+}
+
+/* Without descriptors we could neither ask a worker nor hear of a new configuration. */
+static bool
+room_for_one(struct ingress *in)
+{
+	mono_ns now = ingress_now(in);
+
+	if (in->n_clients < in->clients_max)
+		return true;
+	ingress_count(in, COUNTER_connections_refused, 1);
+	if (now - in->room_told >= ROOM_IDLE_NS) {
+		in->room_told = now;
+		log_warn("connections=%u: no descriptors for more; idle ones give way, then new ones",
+			 in->n_clients);
+	}
+	return make_room(in);
+}
+
 void
 client_accept(struct ingress *in, int fd, uint16_t listener)
 {
-	struct client *c = calloc(1, sizeof *c);
+	struct client *c = room_for_one(in) ? calloc(1, sizeof *c) : NULL;
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof peer;
 	int one = 1;
@@ -121,6 +159,8 @@ client_destroy(struct client *c)
 	if (c->dead)
 		return;
 	c->dead = true;
+	if (in->room_hand == c)
+		in->room_hand = c->next;
 	c->request = NULL;
 	if (r)
 		request_client_gone(r);

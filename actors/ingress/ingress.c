@@ -33,6 +33,7 @@
 #define HEAP_PIECE_MAX (4 << 20) /* bytes; larger ones are mapped by themselves */
 #define HEAP_SPARE (64 << 20)    /* bytes of heap kept when free */
 #define SETTLE_NS 50000000ull    /* of a drain: the last answers of ours leave */
+#define FILES_OWN 128u           /* descriptors for segments, policy processes, configurations */
 
 /* --- the supervisor -------------------------------------------------------------------------- */
 
@@ -447,15 +448,25 @@ attach(struct ingress *in)
 	return r;
 }
 
+/* Raises it, and shares it out: a client costs its connection and one to a worker, and some of
+ * those are kept.  ZMQ ends a process that runs out. */
 static int
-open_files_limit(void)
+open_files_limit(struct ingress *in)
 {
 	struct rlimit limit;
+	rlim_t rest, most = UINT32_MAX;
+	int r = 0;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return -errno;
 	limit.rlim_cur = limit.rlim_max;
-	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		r = -errno;
+	rest = limit.rlim_cur < most ? limit.rlim_cur : most;
+	rest = rest > FILES_OWN + 50 ? rest - FILES_OWN : 50;
+	in->clients_max = (uint32_t)(rest * 2 / 5);
+	in->upstreams.conns_keep = (unsigned)(rest / 5);
+	return r;
 }
 
 static int
@@ -517,8 +528,6 @@ ingress_open(struct ingress *in)
 	if (r < 0)
 		return r;
 	const struct manifest_gateway *set = &in->manifest->gateway;
-	if (open_files_limit() < 0)
-		log_warn("open files limit not raised: %s", strerror(errno));
 	r = open_io(in, set->io == MANIFEST_IO_URING   ? IO_URING
 			: set->io == MANIFEST_IO_EPOLL ? IO_EPOLL
 						       : IO_AUTO);
@@ -541,6 +550,8 @@ ingress_open(struct ingress *in)
 			     &request_ask_ops, in, clock_mono());
 	if (r == 0)
 		r = upstreams_open(&in->upstreams, in->io, &in->rows, &in->actor.process);
+	if (r == 0 && open_files_limit(in) < 0)
+		log_warn("open files limit not raised: %s", strerror(errno));
 	if (r == 0)
 		r = open_slots(in);
 	if (r == 0)

@@ -78,7 +78,9 @@ struct ingress {
 	int32_t retry_milli;            /* thousandths of a retry in hand */
 
 	struct client *clients;
-	uint32_t n_clients;
+	uint32_t n_clients, clients_max;
+	struct client *room_hand;       /* whom to look at next for an idle one; NULL: the first */
+	mono_ns room_told;              /* when the log last said that there is none */
 	struct client *dead_clients;
 	struct request *dead_requests;
 

@@ -25,7 +25,8 @@ upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
 	       struct process_segment *process)
 {
 	*ret = (struct upstreams){
-		.io = io, .rows = rows, .process = process, .keep_alive_ns = 4000000000ull};
+		.io = io, .rows = rows, .process = process, .keep_alive_ns = 4000000000ull,
+		.conns_keep = UINT32_MAX};
 	ret->row = calloc(rows->capacity, sizeof *ret->row);
 	return ret->row ? 0 : -ENOMEM;
 }
@@ -224,6 +225,7 @@ upstream_drop(struct upstream_conn *c)
 		unlink_idle(c);
 	c->dead = true;
 	c->user = NULL;
+	c->to->all->n_conns--;
 	if (c->send)
 		io_cancel(io, c->send);
 	if (c->recv)
@@ -271,6 +273,7 @@ upstream_adopt(struct upstream *to, int fd, const struct upstream_ops *ops, void
 		free(c);
 		return NULL;
 	}
+	to->all->n_conns++;
 	count_add(to->all->process, COUNTER_upstream_connects, 1);
 	return c;
 }
@@ -321,7 +324,8 @@ upstream_give_back(struct upstream_conn *c, unsigned keep_alive_s, mono_ns now)
 	if (keep_alive_s > 0 && (keep_alive_s - 1) * 1000000000ull < idle_ns)
 		idle_ns = (keep_alive_s - 1) * 1000000000ull;
 	upstream_resume(c);
-	if (c->send || !c->recv || idle_ns == 0 || to->n_idle >= UPSTREAM_IDLE_MAX) {
+	if (c->send || !c->recv || idle_ns == 0 || to->n_idle >= UPSTREAM_IDLE_MAX ||
+	    to->all->n_conns > to->all->conns_keep) {
 		upstream_drop(c);
 		return;
 	}

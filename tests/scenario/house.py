@@ -4,7 +4,7 @@ Everything waits for events: the emulator prints `ready`, the supervisor tells N
 asked through the product's own interfaces.  Every wait has a bound and says what it waited for.
 Standard library only.
 """
-import contextlib, http.client, json, os, pathlib, select, shutil, signal, socket, subprocess, sys, tempfile, time
+import contextlib, http.client, json, os, pathlib, resource, select, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("PM_BIN", ROOT / "build/release/bin"))
@@ -120,7 +120,7 @@ class House(contextlib.AbstractContextManager):
     """Workers and one Pointsman before them."""
 
     def __init__(self, folder=None, ingresses=1, io="auto", minimize="PredictedTTFT", model="emu-8b",
-                 gateway="", workerset="", policy="", level=None):
+                 gateway="", workerset="", policy="", level=None, open_files=None):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="pointsman-"))
         self.own_folder = folder is None
         # A tmpfs, as /run is where it counts; sockets' paths are short there too.
@@ -129,6 +129,7 @@ class House(contextlib.AbstractContextManager):
         self.config = self.folder / "pointsman.yaml"
         self.ingresses, self.io, self.minimize, self.model = ingresses, io, minimize, model
         self.gateway, self.workerset, self.policy, self.level = gateway, workerset, policy, level
+        self.open_files = open_files
         self.port, self.admin = free_port(), free_port()
         self.workers, self.supervisor, self.notify = [], None, None
 
@@ -188,8 +189,10 @@ spec:
         command = [BIN / "pointsman", "-r", self.run, "-c", self.config]
         if self.level:
             command += [self.level]
+        files = self.open_files
+        limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
         self.supervisor = subprocess.Popen([str(c) for c in command], stderr=self.err, stdout=self.err,
-                                           env={**os.environ, "NOTIFY_SOCKET": path})
+                                           env={**os.environ, "NOTIFY_SOCKET": path}, preexec_fn=limit)
         if wait:
             self.wait_notify("READY=1", 40)
         return self
