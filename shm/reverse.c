@@ -20,7 +20,7 @@ struct entry {
 
 struct reverse {
 	struct entry *entry;
-	size_t capacity, n;
+	size_t capacity, n, most;
 };
 
 static inline uint64_t
@@ -67,7 +67,7 @@ entry_of(const struct reverse *r, uint64_t key)
 }
 
 int
-reverse_new(struct reverse **ret, size_t expected)
+reverse_new(struct reverse **ret, size_t expected, size_t most)
 {
 	struct reverse *r = calloc(1, sizeof *r);
 
@@ -75,6 +75,7 @@ reverse_new(struct reverse **ret, size_t expected)
 		return -ENOMEM;
 	if (expected > EXPECTED_MAX)
 		expected = EXPECTED_MAX;
+	r->most = most;
 	r->capacity = expected * 5 / 3 + CAPACITY_MIN;
 	r->entry = calloc(r->capacity, sizeof r->entry[0]);
 	if (!r->entry) {
@@ -98,7 +99,7 @@ reverse_free(struct reverse **ret)
 static int
 reverse_grow(struct reverse *r)
 {
-	struct reverse big = {.capacity = r->capacity * 2, .n = r->n};
+	struct reverse big = {.capacity = r->capacity * 2, .n = r->n, .most = r->most};
 
 	big.entry = calloc(big.capacity, sizeof big.entry[0]);
 	if (!big.entry)
@@ -120,6 +121,8 @@ reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *r
 	int result = 0;
 
 	if (e->word == 0) {
+		if (r->n >= r->most)
+			return -ENOMEM;
 		if ((r->n + 1) * 5 > r->capacity * 3) {
 			result = reverse_grow(r);
 			if (result < 0)

@@ -19,12 +19,12 @@
 
 struct reverse;
 
-int reverse_new(struct reverse **ret, size_t expected);                 /* 0 or -ENOMEM */
+int reverse_new(struct reverse **ret, size_t expected, size_t most);    /* 0 or -ENOMEM */
 	/* expected: blocks the engine says it has; a hint, clamped (strangers' numbers allocate
-	 * nothing). */
+	 * nothing).  most: entries it may ever have (an engine that only stores has no end). */
 void reverse_free(struct reverse **ret);
 int reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *ret_count);
-	/* Count + 1.  0; -ENOMEM; -EEXIST: known with another chain (the newer stands,
+	/* Count + 1.  0; -ENOMEM, also when it is full; -EEXIST: known with another chain (the newer stands,
 	 * *ret_count = 1). chain is not 0.  ret_count may be NULL.  ~30 ns; growth copies. */
 uint64_t reverse_find(const struct reverse *r, uint64_t engine_hash);   /* chain, 0: unknown */
 uint64_t reverse_drop(struct reverse *r, uint64_t engine_hash, unsigned *ret_count);

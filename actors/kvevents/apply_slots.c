@@ -90,6 +90,13 @@ blocks_expected(const struct apply_row *r)
 	return reading.known & KNOWN_NUM_BLOCKS ? reading.num_blocks : 0;
 }
 
+/* More than the index has room for are of no use to anybody. */
+static size_t
+blocks_most(const struct apply *a)
+{
+	return index_writer_head(a->w)->nbuckets * 4;
+}
+
 uint16_t
 row_slot_exact(struct apply *a, struct apply_row *r, enum index_tier tier)
 {
@@ -99,7 +106,8 @@ row_slot_exact(struct apply *a, struct apply_row *r, enum index_tier tier)
 
 	if (id != 0)
 		return id;
-	if (!t->fresh && reverse_new(&t->fresh, tier == INDEX_GPU ? blocks_expected(r) : 0) < 0)
+	if (!t->fresh && reverse_new(&t->fresh, tier == INDEX_GPU ? blocks_expected(r) : 0,
+				     blocks_most(a)) < 0)
 		return 0;
 	id = index_slot_take(a->w, r->id, r->row_gen, INDEX_EXACT, tier, r->block_tokens);
 	if (id == 0) {

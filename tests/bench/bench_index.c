@@ -107,7 +107,7 @@ events(struct bench *b)
 	unsigned n = b->chains / 8 * CHAIN, count;
 	uint64_t random = 11, *engine = calloc(n, sizeof engine[0]);
 
-	if (!engine || id == 0 || reverse_new(&reverse, n) < 0)
+	if (!engine || id == 0 || reverse_new(&reverse, n, SIZE_MAX) < 0)
 		exit(1);
 	for (unsigned i = 0; i < n; i++)
 		engine[i] = random_next(&random);

@@ -21,7 +21,7 @@ table(size_t expected)
 {
 	struct reverse *r;
 
-	cr_assert_eq(reverse_new(&r, expected), 0);
+	cr_assert_eq(reverse_new(&r, expected, SIZE_MAX), 0);
 	return r;
 }
 
@@ -38,6 +38,25 @@ Test(reverse, finds_what_was_added_and_nothing_else)
 	cr_assert_eq(reverse_size(r), 1u);
 	reverse_free(&r);
 	cr_assert_null(r);
+}
+
+Test(reverse, an_engine_that_only_stores_comes_to_an_end)
+{
+	struct reverse *r;
+	unsigned count;
+
+	cr_assert_eq(reverse_new(&r, 1 << 20, 1000), 0);
+	for (uint64_t i = 1; i <= 1000; i++)
+		cr_assert_eq(reverse_add(r, i, i + 7, NULL), 0);
+	for (uint64_t i = 1001; i <= 5000; i++)
+		cr_assert_eq(reverse_add(r, i, i + 7, NULL), -ENOMEM);
+	cr_assert_eq(reverse_size(r), 1000u);
+	cr_assert_eq(reverse_find(r, 1001), 0u);
+	cr_assert_eq(reverse_add(r, 5, 12, &count), 0); /* one it knows */
+	cr_assert_eq(count, 2u);
+	cr_assert_eq(reverse_drop(r, 6, NULL), 13u);    /* and one gives room */
+	cr_assert_eq(reverse_add(r, 1001, 1008, NULL), 0);
+	reverse_free(&r);
 }
 
 Test(reverse, a_block_stored_twice_is_gone_after_two_removals)
