@@ -11,6 +11,8 @@
 #define SCRUB_SLICE 4096u             /* entries at a time, 30 - 60 ns each */
 #define SCRUB_SLICES 16u              /* a tick: some 10 ms at most */
 #define NOTE_AHEAD 16u                /* blocks prefetched */
+#define TELL_NS 1000000000ull         /* of one row in that time ... */
+#define TELL_LINES 8u                 /* so many lines */
 #define CLOCKS_APART_NS 1000000000ull /* how much an engine's host may run ahead of ours */
 
 int
@@ -82,6 +84,26 @@ member_of(const struct apply *a, const struct apply_row *r)
 	return a->rows->text[r->id].member;
 }
 
+bool
+row_may_tell(struct apply *a, struct apply_row *r)
+{
+	mono_ns now = clock_mono();
+
+	if (now - r->told_ns >= TELL_NS) {
+		if (r->untold > 0)
+			log_warn("row=%u member=%.63s: %u more lines like the last, not written",
+				 r->id, member_of(a, r), r->untold);
+		r->told_ns = now;
+		r->told = r->untold = 0;
+	}
+	if (r->told < TELL_LINES) {
+		r->told++;
+		return true;
+	}
+	r->untold++;
+	return false;
+}
+
 static void
 state_set(struct apply *a, struct apply_row *r, enum cache_state state, enum cache_reason reason)
 {
@@ -94,6 +116,8 @@ state_set(struct apply *a, struct apply_row *r, enum cache_state state, enum cac
 	atomic_store_explicit(&r->shared->cache_state, now, memory_order_release);
 	if ((was & 0xff) == (uint32_t)state && state == CACHE_NONE)
 		return; /* it began: nothing to tell */
+	if (!row_may_tell(a, r))
+		return;
 	log_info("cache row=%u member=%.63s rank=%u: %s -> %s reason=%s", r->id, member_of(a, r),
 		 r->shared->rank, cache_state_name(was & 0xff), cache_state_name(state),
 		 cache_reason_name(reason));
@@ -283,17 +307,19 @@ sequence(struct apply *a, struct apply_row *r, uint64_t seq, uint64_t payload)
 		row_count(&r->shared->skipped, 1);
 		return false;
 	} else if (seq <= r->last_seq) {
-		log_warn("engine began anew row=%u member=%.63s rank=%u seq %llu -> %llu; all it "
-			 "held is forgotten",
-			 r->id, member_of(a, r), r->shared->rank, (unsigned long long)r->last_seq,
-			 (unsigned long long)seq);
+		if (row_may_tell(a, r))
+			log_warn("engine began anew row=%u member=%.63s rank=%u seq %llu -> %llu; "
+				 "all it held is forgotten",
+				 r->id, member_of(a, r), r->shared->rank,
+				 (unsigned long long)r->last_seq, (unsigned long long)seq);
 		r->began = now;
 		engine_began_anew(a, r, seq == 0 ? CACHE_EXACT : CACHE_GAP, REASON_SEQ_BACK);
 	} else if (seq != r->last_seq + 1) {
-		log_warn("events lost row=%u member=%.63s rank=%u seq %llu -> %llu; what it held "
-			 "is doubtful now",
-			 r->id, member_of(a, r), r->shared->rank, (unsigned long long)r->last_seq,
-			 (unsigned long long)seq);
+		if (row_may_tell(a, r))
+			log_warn("events lost row=%u member=%.63s rank=%u seq %llu -> %llu; what "
+				 "it held is doubtful now",
+				 r->id, member_of(a, r), r->shared->rank,
+				 (unsigned long long)r->last_seq, (unsigned long long)seq);
 		gap(a, r, REASON_SEQ_HOLE);
 	}
 	r->started = true;
@@ -394,8 +420,11 @@ apply_message(struct apply *a, uint16_t id, uint64_t seq, const void *payload, s
 	atomic_thread_fence(memory_order_release);
 	n = kv_batch_decode(payload, len, &a->batch, &why);
 	if (n < 0) {
-		log_warn("events unreadable row=%u member=%.63s seq=%llu: %s; counted as a gap",
-			 r->id, member_of(a, r), (unsigned long long)seq, why ? why : "no memory");
+		if (row_may_tell(a, r))
+			log_warn("events unreadable row=%u member=%.63s seq=%llu: %s; counted as a "
+				 "gap",
+				 r->id, member_of(a, r), (unsigned long long)seq,
+				 why ? why : "no memory");
 		row_count(&r->shared->failed, 1);
 		count_add(a->process, COUNTER_events_bad, 1);
 		gap(a, r, REASON_SEQ_HOLE);

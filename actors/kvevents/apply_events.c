@@ -159,9 +159,11 @@ size_fits(struct apply *a, struct apply_row *r, const struct kv_event *ev)
 	    (ev->block_tokens < r->block_tokens || tier_of(ev) != INDEX_GPU))
 		return false;
 	if (r->block_tokens != 0) {
-		log_warn("block size row=%u member=%.63s: %u -> %u; what was learned in the "
-			 "smaller is forgotten",
-			 r->id, a->rows->text[r->id].member, r->block_tokens, ev->block_tokens);
+		if (row_may_tell(a, r))
+			log_warn("block size row=%u member=%.63s: %u -> %u; what was learned in "
+				 "the smaller is forgotten",
+				 r->id, a->rows->text[r->id].member, r->block_tokens,
+				 ev->block_tokens);
 		row_retire_all(a, r);
 	}
 	r->block_tokens = ev->block_tokens;

@@ -30,6 +30,8 @@ struct apply_row {
 	wall_ns began;                          /* its events first showed the engine's life */
 	mono_ns rotate_at;
 	bool alarmed, rank_told, size_told;
+	mono_ns told_ns;                        /* when the lines of this second began */
+	uint32_t told, untold;                  /* lines of it written and not */
 };
 
 struct apply_work {                     /* a block whose orphaned children may follow */
@@ -66,6 +68,11 @@ void row_rotate(struct apply *a, struct apply_row *r, mono_ns now);
 void row_expire(struct apply *a, struct apply_row *r, mono_ns now);
 mono_ns row_lease(const struct apply_row *r);
 void slots_settle(struct apply *a);     /* rule 11, once at birth */
+
+/* ---- lines of a row (apply.c) ---- */
+bool row_may_tell(struct apply *a, struct apply_row *r);
+	/* Ask before each line that a message can cause: an engine gone mad sends thousands a
+	 * second. */
 
 /* ---- events (apply_events.c) ---- */
 bool row_apply_event(struct apply *a, struct apply_row *r, const struct kv_event *ev);

@@ -1,7 +1,10 @@
 /* tests/unit/test_apply.c -- events and notes against the real index, one rule at a time. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "actors/common/log.h"
 #include "actors/kvevents/orphans.h"
 #include "tests/unit/apply_world.h"
 
@@ -532,5 +535,33 @@ Test(apply, slots_and_names_that_do_not_agree_are_settled_at_birth)
 	cr_assert_eq(depth_of(&w, 0, &p).any, 0);
 	cr_assert_eq(depth_of(&w, 1, &p).any, 0);
 	cr_assert_eq(atomic_load(&w.rows.row[1].slot_gpu), 0);
+	end(&w);
+}
+
+Test(apply, an_engine_gone_mad_does_not_fill_the_log)
+{
+	int log = memfd_create("log", 0), err = dup(STDERR_FILENO);
+	struct world w;
+	struct prompt p;
+	static char text[1 << 20];
+	unsigned lines = 0;
+
+	begin(&w, 60);
+	prompt_make(&p, 100);
+	cr_assert(log >= 0 && err >= 0);
+	log_open("test", 0, 0, 0, LEVEL_INFO);
+	dup2(log, STDERR_FILENO);
+	for (uint64_t i = 0; i < 1000; i++) {   /* back, on with a hole, unreadable */
+		SAY(&w, 0, 2000 - i, STORED(.hashes = p.engine, .n = 3, .tokens = p.tokens));
+		SAY(&w, 0, 2002 - i, STORED(.hashes = p.engine, .n = 3, .tokens = p.tokens));
+		apply_message(w.apply, 0, 2003 - i, "?", 1);
+	}
+	dup2(err, STDERR_FILENO);
+	close(err);
+	ssize_t n = pread(log, text, sizeof text, 0);
+	for (ssize_t i = 0; i < n; i++)
+		lines += text[i] == '\n';
+	close(log);
+	cr_assert(lines > 0 && lines <= 8 * 10, "%u lines", lines);  /* however slow we are: 10 s */
 	end(&w);
 }
