@@ -216,12 +216,24 @@ listen_stop(struct ingress_listener *l)
 		io_cancel(l->in->io, l->accept); /* the final call comes later */
 }
 
+/* Whoever comes from now on is to be refused by the kernel, not to wait in a queue nobody empties. */
+static void
+listen_close(struct ingress_listener *l)
+{
+	if (l->fd < 0)
+		return;
+	io_close_fd(l->in->io, l->fd);
+	l->in->actor.birth.listener[l->number].fd = l->fd = -1;
+}
+
 static void
 listen_end(struct ingress_listener *l)
 {
 	l->accept = NULL;
 	if (l->wanted)
 		listen_start(l);
+	else if (l->in->draining)
+		listen_close(l);        /* what was in the queue has been swept */
 }
 
 static void
@@ -258,8 +270,11 @@ drain(struct ingress *in, mono_ns deadline)
 	in->drain_deadline = deadline;
 	log_info("draining connections=%u requests=%u", in->n_clients,
 		 in->slots.capacity - in->n_free);
-	for (unsigned i = 0; i < in->n_listeners; i++)
+	for (unsigned i = 0; i < in->n_listeners; i++) {
 		listen_stop(&in->listener[i]);
+		if (!in->listener[i].accept)
+			listen_close(&in->listener[i]);
+	}
 	for (struct client *c = in->clients; c; c = next) {
 		next = c->next;
 		client_drain(c, now);

@@ -74,9 +74,17 @@ with h.House(io=BACKEND) as house:
         assert status == 200 and headers["x-pointsman-worker"] == "w1", headers
     house.workers[0].get("/emu/config", {"fail-rate": 0})
 
-    # SIGTERM: what streams is served to its end.
-    c, r, worker = stream(400)
+    # SIGTERM: what streams is served to its end; who comes now is refused, not left waiting.
+    def refused():
+        try:
+            socket.create_connection(("127.0.0.1", house.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return True
+
+    c, r, worker = stream(4000)
     house.supervisor.send_signal(signal.SIGTERM)
+    h.until("new connections to be refused", refused)
+    assert worker.state()["running"] == 1, "while it streams"
     text = r.read()
     assert text.rstrip().endswith(b"data: [DONE]"), text[-200:]
     house.supervisor.wait(30)
