@@ -229,7 +229,7 @@ child_spawn(struct supervisor *s, enum process_role role, uint32_t index, uint32
 		return r;
 	}
 	rundir_note_pids(s);
-	roster_enter(s, c, seat_of(s, role, index));
+	roster_enter(s, c, role == ROLE_POLICY ? &s->policies : seat_of(s, role, index));
 	child_state(s, c, ROSTER_STARTING);
 	birth(s, c);
 	shares_announce_owner(s, incarnation);
@@ -538,6 +538,11 @@ bury(struct supervisor *s, struct child *c, int status)
 	if (c->role == ROLE_POLICY && !clean && !c->failed)
 		snprintf(s->last_failed, sizeof s->last_failed, "policy process %u: %.480s",
 			 c->incarnation, why);
+	if (c->role == ROLE_POLICY && !clean) {
+		s->policies.restarts++;
+		snprintf(s->policies.last_exit, sizeof s->policies.last_exit, "%.127s", why);
+		count_add(&s->process, COUNTER_children_restarted, 1);
+	}
 	child_state(s, c, ROSTER_GONE);
 	e.type = c->role == ROLE_INGRESS ? RELOAD_INGRESS_GONE : RELOAD_POLICY_GONE;
 	seat_left(s, c, why);

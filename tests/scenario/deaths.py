@@ -1,6 +1,7 @@
 """Any process may die under load, and nobody but its own streams notices.
 
-deaths.py ROLE: kill -9 of that process, twice, under load; the "if it dies" column of the README.
+deaths.py ROLE: kill -9 of that process under load, twice (the supervisor once, its successor afterwards): the
+"if it dies" column of the README.
 """
 import collections, json, pathlib, signal, sys, threading, time
 
@@ -40,6 +41,12 @@ with h.House(ingresses=2) as house:
         house.supervisor.kill()
         house.supervisor.wait()
         time.sleep(1)           # the others serve on alone meanwhile: this is what is looked at, not waited for
+    else:
+        # Anyone can see that it happened, and why.
+        h.until("the deaths to be shown", lambda: [
+            p for p in house.stat()["processes"] if p["role"] == role and p["restarts"] >= 1 and
+            "signal 9" in p["last_exit"]] and
+            sum(p["restarts"] for p in house.stat()["processes"] if p["role"] == role) >= KILLS)
     driver.join()
 
     sent = [json.loads(line) for line in open(out)]
