@@ -4,9 +4,9 @@
  *
  * Regions are powers of two from 4 KiB; the free lists live in the ingress's private memory (the
  * arena dies with the incarnation, nothing has to be rebuilt).  Freed chunks are reused before
- * fresh ones are touched: first touch costs 4.5 us a page.  Large ones give their pages back: what a
- * burst of long prompts took does not stay taken.  When nothing of a size is left, freed neighbours are
- * joined: many small regions at once must not keep large ones away for ever.
+ * fresh ones are touched: first touch costs 4.5 us a page.  Large ones give their pages back: what
+ * a burst of long prompts took does not stay taken.  When nothing of a size is left, freed
+ * neighbours are joined: many small regions at once must not keep large ones away for ever.
  * Writers    the owning ingress.  Readers: policy processes, by slot.
  */
 #pragma once
@@ -23,7 +23,7 @@ struct arena {                          /* process-local */
 	uint64_t size;                          /* bytes usable, offsets from the segment's start */
 	uint64_t fresh;                         /* owner: next never-used offset */
 	uint64_t used;                          /* owner: bytes handed out */
-	uint64_t freed;                         /* owner: bytes freed since neighbours were joined */
+	uint64_t freed; /* owner: bytes freed since neighbours were joined */
 	struct arena_list {
 		uint64_t *off;
 		uint32_t n, cap;
@@ -35,8 +35,9 @@ int arena_attach(struct arena *ret, int fd, bool writable); /* takes fd */
 void arena_detach(struct arena *arena);
 
 uint64_t arena_alloc(struct arena *arena, size_t len, size_t *ret_cap);
-	/* Owner.  Offset of a region of at least len bytes (its size in ret_cap), 0: none left.  Joins
-	 * neighbours when there is none, 50 ns a free region, and not again before len bytes were freed. */
+	/* Owner.  Offset of a region of at least len bytes (its size in ret_cap), 0: none left.
+	 * Joins neighbours when there is none, 50 ns a free region, and not again before len bytes
+	 * were freed. */
 void arena_free(struct arena *arena, uint64_t off, size_t cap);         /* owner; cap as returned */
 void *arena_at(const struct arena *arena, uint64_t off, size_t len);
 	/* Bytes at off, or NULL when [off, +len) is not inside: offsets from shared memory are

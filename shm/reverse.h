@@ -24,8 +24,9 @@ int reverse_new(struct reverse **ret, size_t expected, size_t most);    /* 0 or 
 	 * nothing).  most: entries it may ever have (an engine that only stores has no end). */
 void reverse_free(struct reverse **ret);
 int reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *ret_count);
-	/* Count + 1.  0; -ENOMEM, also when it is full; -EEXIST: known with another chain (the newer stands,
-	 * *ret_count = 1). chain is not 0.  ret_count may be NULL.  ~30 ns; growth copies. */
+	/* Count + 1.  0; -ENOMEM, also when it is full; -EEXIST: known with another chain (the
+	 * newer stands, *ret_count = 1). chain is not 0.  ret_count may be NULL.  ~30 ns; growth
+	 * copies. */
 uint64_t reverse_find(const struct reverse *r, uint64_t engine_hash);   /* chain, 0: unknown */
 uint64_t reverse_drop(struct reverse *r, uint64_t engine_hash, unsigned *ret_count);
 	/* Count - 1; the chain it named (0: unknown); *ret_count what is left (may be NULL). */

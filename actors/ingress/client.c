@@ -101,7 +101,8 @@ room_for_one(struct ingress *in)
 	ingress_count(in, COUNTER_connections_refused, 1);
 	if (now - in->room_told >= ROOM_IDLE_NS) {
 		in->room_told = now;
-		log_warn("connections=%u: no descriptors for more; idle ones give way, then new ones",
+		log_warn("connections=%u: no descriptors for more; idle ones give way, then new "
+			 "ones",
 			 in->n_clients);
 	}
 	return make_room(in);

@@ -216,7 +216,8 @@ listen_stop(struct ingress_listener *l)
 		io_cancel(l->in->io, l->accept); /* the final call comes later */
 }
 
-/* Whoever comes from now on is to be refused by the kernel, not to wait in a queue nobody empties. */
+/* Whoever comes from now on is to be refused by the kernel, not to wait in a queue nobody empties.
+ */
 static void
 listen_close(struct ingress_listener *l)
 {

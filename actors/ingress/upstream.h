@@ -81,7 +81,8 @@ struct upstreams {
 	} *row;
 	struct upstream_conn *graveyard;        /* freed between turns */
 	uint64_t keep_alive_ns;
-	unsigned n_conns, conns_keep;   /* open; none is kept idle when there are more than conns_keep */
+	unsigned n_conns,
+		conns_keep; /* open; none is kept idle when there are more than conns_keep */
 };
 
 int upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,

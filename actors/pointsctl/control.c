@@ -32,8 +32,9 @@ control_connect(const char *run_dir, const char **why)
 	if (connect(fd, (const struct sockaddr *)&sa, sizeof sa) < 0) {
 		r = -errno;
 		close(fd);
-		*why = r == -EACCES ? "only the user pointsman runs as may ask it" :
-				      "no pointsman runs in this run directory (-r)";
+		*why = r == -EACCES ? "only the user pointsman runs as may ask it"
+				    : "no supervisor serves in this run directory (-r); what it "
+				      "left may (stat)";
 		return r;
 	}
 	return fd;

@@ -1,7 +1,7 @@
 /* actors/supervisor/control.c -- <run>/control.sock: reload and attach, for pointsctl.
  *
- * Mode 0600: whoever may open it is the operator.  A client that does not read, or attaches twice, is
- * dropped.
+ * Mode 0600: whoever may open it is the operator.  A client that does not read, or attaches twice,
+ * is dropped.
  */
 #include "actors/supervisor/supervisor.h"
 

@@ -117,7 +117,7 @@ struct supervisor {
 	struct child *child[CHILDREN_MAX];
 	struct seat *seat;                      /* owned */
 	unsigned n_seats;
-	struct seat policies;                   /* no place of its own: deaths so far, the last one's why */
+	struct seat policies; /* no place of its own: deaths so far, the last one's why */
 	struct listener *listener;              /* owned */
 	unsigned n_listeners;
 	struct control_client client[CONTROL_CLIENTS];
