@@ -33,8 +33,8 @@ control_connect(const char *run_dir, const char **why)
 		r = -errno;
 		close(fd);
 		*why = r == -EACCES ? "only the user pointsman runs as may ask it"
-				    : "no supervisor serves in this run directory (-r); what it "
-				      "left may (stat)";
+				    : "no pointsman runs in this run directory (-r), or its "
+				      "supervisor is dead: see stat";
 		return r;
 	}
 	return fd;
