@@ -1,9 +1,14 @@
 /* actors/common/log.c -- one line, one write. */
 #include "actors/common/log.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +19,31 @@ static struct {
 	char actor[32];
 	uint32_t index, incarnation, generation;
 	enum log_level level;
-} me = {.actor = "pointsman", .level = LEVEL_INFO};
+	int fd;
+	bool socket;
+	_Atomic uint32_t lost; /* lines since the last one that was taken */
+} me = {.actor = "pointsman", .level = LEVEL_INFO, .fd = STDERR_FILENO};
+
+/* Not to wait is a flag of the open file, which is shared with whoever started us: a pipe is opened
+ * anew, a socket is told each time. */
+static void
+sink_open(void)
+{
+	struct stat st;
+
+	if (me.fd != STDERR_FILENO)
+		close(me.fd);
+	me.fd = STDERR_FILENO;
+	me.socket = false;
+	if (fstat(STDERR_FILENO, &st) < 0)
+		return;
+	me.socket = S_ISSOCK(st.st_mode);
+	if (S_ISFIFO(st.st_mode)) {
+		int fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+
+		me.fd = fd < 0 ? STDERR_FILENO : fd; /* another user's pipe: as it is */
+	}
+}
 
 void
 log_open(const char *actor, uint32_t index, uint32_t incarnation, uint32_t generation,
@@ -25,6 +54,7 @@ log_open(const char *actor, uint32_t index, uint32_t incarnation, uint32_t gener
 	me.incarnation = incarnation;
 	me.generation = generation;
 	me.level = level;
+	sink_open();
 }
 
 void
@@ -33,35 +63,66 @@ log_set_generation(uint32_t generation)
 	me.generation = generation;
 }
 
+static bool
+sink_write(const char *line, size_t n)
+{
+	return (me.socket ? send(me.fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+			  : write(me.fd, line, n)) >= 0;
+}
+
+static size_t
+line_begin(char *line, enum log_level level)
+{
+	static const char *const names[] = {"error", "warn", "info", "debug"};
+	struct timespec ts;
+	struct tm tm;
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	n = strftime(line, LINE_MAX_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
+	return n + (size_t)snprintf(line + n, LINE_MAX_BYTES - n,
+				    ".%03ldZ %s %s[%u.%u] gen=%u ", ts.tv_nsec / 1000000,
+				    names[level], me.actor, me.index, me.incarnation, me.generation);
+}
+
+static void
+tell_lost(void)
+{
+	uint32_t lost = atomic_exchange_explicit(&me.lost, 0, memory_order_relaxed);
+	char line[LINE_MAX_BYTES];
+	size_t n;
+
+	if (lost == 0)
+		return;
+	n = line_begin(line, LEVEL_WARN);
+	n += (size_t)snprintf(line + n, sizeof line - n, "log lines=%u lost: nobody read them\n",
+			      lost);
+	if (!sink_write(line, n))
+		atomic_fetch_add_explicit(&me.lost, lost, memory_order_relaxed);
+}
+
 static void log_line(enum log_level level, const char *format, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
 static void
 log_line(enum log_level level, const char *format, va_list ap)
 {
-	static const char *const names[] = {"error", "warn", "info", "debug"};
 	char line[LINE_MAX_BYTES];
-	struct timespec ts;
-	struct tm tm;
 	size_t n;
 	int r;
 
 	if (level > me.level)
 		return;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	gmtime_r(&ts.tv_sec, &tm);
-	n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &tm);
-	r = snprintf(line + n, sizeof line - n, ".%03ldZ %s %s[%u.%u] gen=%u ",
-		     ts.tv_nsec / 1000000, names[level], me.actor, me.index, me.incarnation,
-		     me.generation);
-	n += (size_t)r;
+	tell_lost();
+	n = line_begin(line, level);
 	r = vsnprintf(line + n, sizeof line - n, format, ap);
 	n += r > 0 ? (size_t)r : 0;
 	if (n > sizeof line - 2)
 		n = sizeof line - 2;            /* cut */
 	line[n++] = '\n';
-	if (write(STDERR_FILENO, line, n) < 0)
-		return;                         /* nowhere left to say it */
+	if (!sink_write(line, n))
+		atomic_fetch_add_explicit(&me.lost, 1, memory_order_relaxed);
 }
 
 #define LOG_VERB(verb, level)                   \
