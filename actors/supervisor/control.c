@@ -89,6 +89,10 @@ attach(struct supervisor *s, struct control_client *client)
 {
 	const struct config *shown = generation_shown(s);
 
+	if (client->attached) {         /* each time costs descriptors until it reads */
+		client_drop(client);
+		return;
+	}
 	shares_flush(s, clock_mono());  /* or it would get what is owed twice */
 	for (unsigned i = 0; i < s->n_shares && client->fd >= 0; i++) {
 		const struct share *share = &s->share[i];

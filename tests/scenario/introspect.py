@@ -1,7 +1,7 @@
 """What the house says of itself is true: admin's page and verbs, pointsctl's commands, and both while admin is
 dead.  Every answer is compared with what the client or the worker saw.
 """
-import collections, json, os, pathlib, re, signal, subprocess, sys, threading
+import collections, json, os, pathlib, re, signal, socket, subprocess, sys, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -119,6 +119,19 @@ with h.House(ingresses=2) as house:
         assert not (json.loads(answer) if answer[:1] == b"{" else msgpack.unpackb(answer))["ok"], junk
     assert not json.loads(say(zmq.DEALER, sock, None, [b"", b'{"v":1,"verb":"stat"}', b"more"]))["ok"]
     assert json.loads(say(zmq.REQ, sock, b'{"v":1,"verb":"hello"}'))["ok"]
+
+    # A tool that attaches again and again is dropped, and has cost no descriptors.
+    mine = f"/proc/{house.supervisor.pid}/fd"
+    before = len(os.listdir(mine))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as tool:
+        tool.connect(str(house.run / "control.sock"))
+        try:
+            for _ in range(100):
+                tool.send(msgpack.packb([72]))
+            h.until("the end of it", lambda: not tool.recv(65536))
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        h.until("no descriptors kept", lambda: len(os.listdir(mine)) <= before)
 
     # The page agrees with the client's count, before and after a death.
     def total(name, values=None):
