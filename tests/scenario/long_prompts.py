@@ -4,12 +4,14 @@ import json, pathlib, socket, sys, time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
 
-TOKENS, CLIENTS = 15_000_000, 28        # 30 MB each: together more work than a process may be silent for
+TOKENS = 15_000_000                     # 30 MB each: together more work than a process may be silent for
 
 with h.House() as house:
     house.add("--profile", "zero", "--tokenizer", "ids", count=2)
     house.start()
     everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}
+    sanitized = "libasan" in open(f"/proc/{house.pids('policy')[0]}/maps").read()
+    CLIENTS = 6 if sanitized else 28    # a second each there, and an answer is waited for 10 s
     body = b'{"model":"%s","max_tokens":1,"prompt":[%s7]}' % (house.model.encode(), b"7," * (TOKENS - 1))
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     clients = [socket.create_connection(("127.0.0.1", house.port), timeout=120) for _ in range(CLIENTS)]
