@@ -83,7 +83,8 @@ line_begin(char *line, enum log_level level)
 	n = strftime(line, LINE_MAX_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
 	return n + (size_t)snprintf(line + n, LINE_MAX_BYTES - n,
 				    ".%03ldZ %s %s[%u.%u] gen=%u ", ts.tv_nsec / 1000000,
-				    names[level], me.actor, me.index, me.incarnation, me.generation);
+				    names[level], me.actor, me.index, me.incarnation,
+				    me.generation);
 }
 
 static void

@@ -2,8 +2,9 @@
  *
  * A line: `2026-11-30T12:00:00.123Z level actor[index.incarnation] gen=N event key=value ...` on
  * stderr. Strings from clients are quoted and cut.  State changes print old -> new; a failure
- * survived ends with what happens instead.  Any thread; one write(2) a line, at most 1 KiB.  A pipe or
- * socket that nobody reads loses lines, which are counted in the next one: it never makes us wait.
+ * survived ends with what happens instead.  Any thread; one write(2) a line, at most 1 KiB.  A
+ * pipe or socket that nobody reads loses lines, which are counted in the next one: it never makes
+ * us wait.
  */
 #pragma once
 #include <stdint.h>

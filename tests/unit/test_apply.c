@@ -549,8 +549,8 @@ Test(apply, an_engine_gone_mad_does_not_fill_the_log)
 	begin(&w, 60);
 	prompt_make(&p, 100);
 	cr_assert(log >= 0 && err >= 0);
-	log_open("test", 0, 0, 0, LEVEL_INFO);
 	dup2(log, STDERR_FILENO);
+	log_open("test", 0, 0, 0, LEVEL_INFO);
 	for (uint64_t i = 0; i < 1000; i++) {   /* back, on with a hole, unreadable */
 		SAY(&w, 0, 2000 - i, STORED(.hashes = p.engine, .n = 3, .tokens = p.tokens));
 		SAY(&w, 0, 2002 - i, STORED(.hashes = p.engine, .n = 3, .tokens = p.tokens));
@@ -558,6 +558,7 @@ Test(apply, an_engine_gone_mad_does_not_fill_the_log)
 	}
 	dup2(err, STDERR_FILENO);
 	close(err);
+	log_open("test", 0, 0, 0, LEVEL_ERROR);
 	ssize_t n = pread(log, text, sizeof text, 0);
 	for (ssize_t i = 0; i < n; i++)
 		lines += text[i] == '\n';
