@@ -29,23 +29,55 @@ pm_background_allowed(void)
 	return effective >> CAP_SYS_NICE & 1;
 }
 
-void
-pm_background(pid_t pid, bool on)
+/* f for each thread of that process (0: ours). */
+static void
+each_thread(pid_t pid, void (*f)(pid_t tid, const void *arg), const void *arg)
 {
-	const struct sched_param none = {0};
 	struct dirent *entry;
 	char path[32];
 	DIR *tasks;
 
-	if (on && !pm_background_allowed())
-		return;
 	snprintf(path, sizeof path, "/proc/%d/task", (int)(pid ? pid : getpid()));
 	tasks = opendir(path);
 	if (!tasks)
 		return;
 	while ((entry = readdir(tasks)))
 		if (entry->d_name[0] != '.')
-			sched_setscheduler((pid_t)strtol(entry->d_name, NULL, 10),
-					   on ? SCHED_IDLE : SCHED_OTHER, &none);
+			f((pid_t)strtol(entry->d_name, NULL, 10), arg);
 	closedir(tasks);
+}
+
+static void
+set_policy(pid_t tid, const void *policy)
+{
+	sched_setscheduler(tid, *(const int *)policy, &(struct sched_param){0});
+}
+
+void
+pm_background(pid_t pid, bool on)
+{
+	int policy = on ? SCHED_IDLE : SCHED_OTHER;
+
+	if (!on || pm_background_allowed())
+		each_thread(pid, set_policy, &policy);
+}
+
+static void
+set_cpu(pid_t tid, const void *cpus)
+{
+	sched_setaffinity(tid, sizeof(cpu_set_t), cpus);
+}
+
+void
+pm_together(pid_t pid)
+{
+	cpu_set_t ours, one;
+
+	if (sched_getaffinity(0, sizeof ours, &ours) < 0 || CPU_COUNT(&ours) != 2)
+		return;
+	CPU_ZERO(&one);
+	for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+		if (CPU_ISSET(cpu, &ours))
+			CPU_SET(cpu, &one);
+	each_thread(pid, set_cpu, &one);
 }

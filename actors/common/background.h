@@ -15,3 +15,8 @@
 bool pm_background_allowed(void);
 void pm_background(pid_t pid, bool on);
 	/* All threads of that process (0: ours) go there, or run as others do again. */
+void pm_together(pid_t pid);
+	/* With two CPUs, all threads of that process onto the first of them, else nothing:
+	 * processes that wake each other several times a request answer sooner from one CPU than
+	 * across two (a halted virtual CPU takes longer to wake than all the work it is woken
+	 * for). */

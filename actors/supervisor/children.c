@@ -251,6 +251,17 @@ child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *ms
 			  process_role_name(c->role), c->incarnation, msg_name(id), strerror(-r));
 }
 
+void
+child_together(struct supervisor *s, const struct child *c)
+{
+	unsigned ingresses = 0;
+
+	for (unsigned i = 0; i < s->n_seats; i++)
+		ingresses += s->seat[i].role == ROLE_INGRESS;
+	if (ingresses == 1)
+		pm_together(c->pid);
+}
+
 bool
 children_calm(const struct supervisor *s)
 {
@@ -325,6 +336,8 @@ on_ready(struct supervisor *s, struct child *c)
 		return;
 	c->ready_ns = clock_mono();
 	child_state(s, c, ROSTER_READY);
+	if (c->role == ROLE_INGRESS)
+		child_together(s, c);
 	for (unsigned i = 0; c->role == ROLE_POLICY && i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
 			peer_send(s, s->child[i], c);

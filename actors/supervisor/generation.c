@@ -310,6 +310,7 @@ to_policy(struct supervisor *s, const struct reload_action *a)
 
 		log_info("open policy=%u generation=%u: every live ingress asks it", a->policy,
 			 a->generation);
+		child_together(s, c);
 		child_send(s, c, MSG_open, &m, -1);
 	} else if (a->type == RELOAD_DO_DRAIN) {
 		child_drain(s, c, clock_mono() + POLICY_DRAIN_NS);

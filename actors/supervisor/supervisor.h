@@ -201,6 +201,8 @@ int child_spawn(struct supervisor *s, enum process_role role, uint32_t index, ui
 void child_send(struct supervisor *s, struct child *c, enum msg_id id, const void *msg, int fd);
 bool children_calm(const struct supervisor *s);
 	/* No switch is under way, no policy process comes or goes: what can wait may be done. */
+void child_together(struct supervisor *s, const struct child *c);
+	/* The one ingress and the asked policy process: onto one CPU where there are two. */
 void children_hurry(struct supervisor *s); /* nobody is asked: who loads, loads at full speed */
 void child_kill(struct child *c, const char *why);
 void child_drain(struct supervisor *s, struct child *c, mono_ns deadline);

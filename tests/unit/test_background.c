@@ -47,3 +47,15 @@ Test(background, every_thread_goes_there_and_comes_back_or_none_goes_without_the
 	close(down[1]);
 	pthread_join(thread, NULL);
 }
+
+Test(background, two_cpus_become_one_for_who_talks_much_and_other_counts_stay)
+{
+	cpu_set_t before, after;
+
+	cr_assert_eq(sched_getaffinity(0, sizeof before, &before), 0);
+	pm_together(0);
+	cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
+	cr_assert_eq(CPU_COUNT(&after), CPU_COUNT(&before) == 2 ? 1 : CPU_COUNT(&before));
+	CPU_AND(&before, &before, &after);
+	cr_assert(CPU_EQUAL(&before, &after), "a CPU of ours");
+}
