@@ -18,7 +18,31 @@ big_endian(const uint8_t *p, unsigned width)
 	return v;
 }
 
-/* Read the type byte and length of the value at *pp; false: short, or a type we refuse. */
+/* By type byte: the bytes that follow it, of a value whose size the type alone says and that holds
+ * no others; LONG of the rest.  Most values are such: token ids, hashes, short strings. */
+#define LONG 0xff
+#define FOUR(x) x, x, x, x
+#define SIXTEEN(x) FOUR(x), FOUR(x), FOUR(x), FOUR(x)
+static const uint8_t own_bytes[256] = {
+	SIXTEEN(0), SIXTEEN(0), SIXTEEN(0), SIXTEEN(0), /* 00 - 7f: small integers */
+	SIXTEEN(0), SIXTEEN(0), SIXTEEN(0), SIXTEEN(0),
+	SIXTEEN(LONG), SIXTEEN(LONG),                   /* 80: maps, 90: arrays */
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,   /* a0: short strings */
+	16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+	0, LONG, 0, 0, FOUR(LONG),                      /* c0: nil, never used, false, true, bin */
+	LONG, LONG, 4, 8, 1, 2, 4, 8,                   /* c8: ext; ca: floats; cc: unsigned */
+	1, 2, 4, 8, FOUR(LONG),                         /* d0: signed; d4: ext */
+	FOUR(LONG), FOUR(LONG),                         /* d8: ext, strings, arrays, maps */
+	SIXTEEN(0), SIXTEEN(0),                         /* e0: small negative integers */
+};
+
+static bool
+is_ext(uint8_t b)
+{
+	return (b >= 0xc7 && b <= 0xc9) || (b >= 0xd4 && b <= 0xd8);
+}
+
+/* Read the type byte and length of the value at *pp; false: short, or the byte never used. */
 static bool
 head_read(const uint8_t **pp, const uint8_t *end, struct head *ret_head)
 {
@@ -30,38 +54,27 @@ head_read(const uint8_t **pp, const uint8_t *end, struct head *ret_head)
 	if (p == end)
 		return false;
 	b = *p++;
-	if (b >= 0x80 && b <= 0x8f)
+	if (own_bytes[b] != LONG)
+		h.skip = own_bytes[b];
+	else if (b <= 0x8f)
 		h.kids = 2 * (uint64_t)(b & 0x0f); /* fixmap */
-	else if (b >= 0x90 && b <= 0x9f)
+	else if (b <= 0x9f)
 		h.kids = b & 0x0f; /* fixarray */
-	else if (b >= 0xa0 && b <= 0xbf)
-		h.skip = b & 0x1f; /* fixstr */
-	else if (b > 0x7f && b < 0xe0)
+	else
 		switch (b) {
-		case 0xc0: case 0xc2: case 0xc3: /* nil, false, true */
-			break;
-		case 0xcc: case 0xd0:
-			h.skip = 1;
-			break;
-		case 0xcd: case 0xd1:
-			h.skip = 2;
-			break;
-		case 0xca: case 0xce: case 0xd2:
-			h.skip = 4;
-			break;
-		case 0xcb: case 0xcf: case 0xd3:
-			h.skip = 8;
-			break;
-		case 0xc4: case 0xd9:
+		case 0xc4: case 0xc7: case 0xd9:
 			width = 1;
 			break;
-		case 0xc5: case 0xda: case 0xdc: case 0xde:
+		case 0xc5: case 0xc8: case 0xda: case 0xdc: case 0xde:
 			width = 2;
 			break;
-		case 0xc6: case 0xdb: case 0xdd: case 0xdf:
+		case 0xc6: case 0xc9: case 0xdb: case 0xdd: case 0xdf:
 			width = 4;
 			break;
-		default: /* extensions and the byte never used */
+		case 0xd4: case 0xd5: case 0xd6: case 0xd7: case 0xd8:
+			h.skip = 1 + (1u << (b - 0xd4)); /* a type, and 1 to 16 bytes */
+			break;
+		default: /* the byte never used */
 			return false;
 		}
 	if (width > 0) {
@@ -76,7 +89,7 @@ head_read(const uint8_t **pp, const uint8_t *end, struct head *ret_head)
 		else if (b == 0xde || b == 0xdf)
 			h.kids = 2 * v;
 		else
-			h.skip = v;
+			h.skip = v + is_ext(b);
 	}
 	if (h.skip > (uint64_t)(end - p))
 		return false;
@@ -85,8 +98,26 @@ head_read(const uint8_t **pp, const uint8_t *end, struct head *ret_head)
 	return true;
 }
 
-bool
-frame_sane(const void *frame, size_t n)
+/* Passes over up to max values of own_bytes; how many there were. */
+static uint64_t
+pass_run(const uint8_t **pp, const uint8_t *end, uint64_t max)
+{
+	const uint8_t *p = *pp;
+	uint64_t n = 0;
+
+	for (; n < max && p < end; n++) {
+		size_t own = own_bytes[*p];
+
+		if (own == LONG || own >= (size_t)(end - p))
+			break;
+		p += 1 + own;
+	}
+	*pp = p;
+	return n;
+}
+
+static bool
+sane(const void *frame, size_t n, bool with_ext)
 {
 	const uint8_t *p = frame;
 	const uint8_t *end = n ? p + n : p;
@@ -96,18 +127,26 @@ frame_sane(const void *frame, size_t n)
 
 	while (owed > 0) {
 		struct head h;
+		uint64_t run = depth > 0 ? open[depth - 1] : 0, passed;
 
-		if (!head_read(&p, end, &h))
-			return false;
-		owed += h.kids - 1;
-		if (owed > (uint64_t)(end - p)) /* a value is at least one byte */
-			return false;
+		/* Runs of values that hold no others, which is what most of a frame is. */
+		passed = pass_run(&p, end, run);
+		owed -= passed;
 		if (depth > 0)
-			open[depth - 1]--;
-		if (h.kids > 0) {
-			if (depth == FRAME_DEPTH_MAX)
+			open[depth - 1] -= passed;
+		if (passed < run || run == 0) {
+			if (p == end || (is_ext(*p) && !with_ext) || !head_read(&p, end, &h))
 				return false;
-			open[depth++] = h.kids;
+			owed += h.kids - 1;
+			if (owed > (uint64_t)(end - p)) /* a value is at least one byte */
+				return false;
+			if (depth > 0)
+				open[depth - 1]--;
+			if (h.kids > 0) {
+				if (depth == FRAME_DEPTH_MAX)
+					return false;
+				open[depth++] = h.kids;
+			}
 		}
 		while (depth > 0 && open[depth - 1] == 0)
 			depth--;
@@ -116,12 +155,24 @@ frame_sane(const void *frame, size_t n)
 }
 
 bool
+frame_sane(const void *frame, size_t n)
+{
+	return sane(frame, n, false);
+}
+
+bool
+frame_sane_with_ext(const void *frame, size_t n)
+{
+	return sane(frame, n, true);
+}
+
+bool
 frame_skip(struct frame_cursor *cur)
 {
 	const uint8_t *p = cur->p;
 	uint64_t owed = 1;
 
-	while (owed > 0) {
+	while ((owed -= pass_run(&p, cur->end, owed)) > 0) {
 		struct head h;
 
 		if (!head_read(&p, cur->end, &h))
@@ -228,6 +279,12 @@ frame_next(struct frame_cursor *cur, struct frame_value *ret_value)
 		case 0xde: case 0xdf:
 			v.type = FRAME_MAP;
 			v.len = (uint32_t)(h.kids / 2);
+			break;
+		case 0xc7: case 0xc8: case 0xc9:
+		case 0xd4: case 0xd5: case 0xd6: case 0xd7: case 0xd8:
+			v.type = FRAME_EXT;
+			v.bytes = p - h.skip;
+			v.len = (uint32_t)h.skip;
 			break;
 		default: /* 0xc0: nil */
 			break;

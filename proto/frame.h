@@ -8,7 +8,8 @@
  * Ownership  slices borrow the frame's bytes.
  * Threads    pure functions.
  * Cost       frame_sane() reads each type and length byte once: about 4 ns a value.
- * Source     the msgpack specification; extension types are refused: nobody sends us any.
+ * Source     the msgpack specification.  Extension types: our own frames have none; strangers'
+ *            may, and are stepped over.
  */
 #pragma once
 #include <stdbool.h>
@@ -20,6 +21,8 @@
 bool frame_sane(const void *p, size_t n);
 	/* Does p hold exactly one value, every count backed by bytes, at most FRAME_DEPTH_MAX
 	 * containers deep, without extension types?  Allocates nothing. */
+bool frame_sane_with_ext(const void *p, size_t n);
+	/* The same, but extension types are values like others. */
 
 enum frame_type {
 	FRAME_NIL = 1,
@@ -31,6 +34,7 @@ enum frame_type {
 	FRAME_BIN,   /* bytes, len */
 	FRAME_ARRAY, /* len: elements that follow */
 	FRAME_MAP,   /* len: pairs that follow, key then value */
+	FRAME_EXT,   /* bytes, len: its type byte, then its data */
 };
 
 struct frame_value {
@@ -50,7 +54,7 @@ struct frame_cursor {
 };
 
 bool frame_next(struct frame_cursor *, struct frame_value *ret_value);
-	/* Read one value's head; an array's or map's elements come next.  False at the end, on a
-	 * value cut short and on an extension type; the cursor then stays. */
+	/* Read one value's head; an array's or map's elements come next.  False at the end and on a
+	 * value cut short; the cursor then stays. */
 bool frame_skip(struct frame_cursor *);
 	/* Skip one whole value, however deep; no recursion.  False as frame_next(). */

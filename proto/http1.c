@@ -244,6 +244,7 @@ struct known {
 	bool         chunked;                /* the only one, and exactly that */
 	unsigned     n_host;
 	struct slice host;
+	unsigned     n_options;              /* listed by Connection */
 	bool         close, keep;
 	bool         expect, expect_other;
 	bool         length_wrong;
@@ -292,24 +293,29 @@ note_header(struct known *k, const struct http1_header *h)
 	case 10:
 		if (http1_name_eq(h->name, "connection")) {
 			while (next_listed(&rest, &item)) {
+				k->n_options++;
 				k->close |= http1_name_eq(item, "close");
 				k->keep |= http1_name_eq(item, "keep-alive");
 			}
 		} else if (http1_name_eq(h->name, "keep-alive")) {
 			while (next_listed(&rest, &item)) {
 				unsigned s = 0;
+				size_t i;
 
 				if (item.len < 9 || item.len > 15 ||
 				    strncasecmp(item.p, "timeout=", 8) != 0)
 					continue;
-				for (size_t i = 8; i < item.len; i++) {
-					if (item.p[i] < '0' || item.p[i] > '9') {
-						s = 0;
+				for (i = 8; i < item.len; i++) {
+					if (item.p[i] < '0' || item.p[i] > '9')
 						break;
-					}
 					s = s * 10 + (unsigned)(item.p[i] - '0');
 				}
-				k->keep_alive_s = s;
+				if (i < item.len)
+					continue;
+				if (s == 0)
+					s = 1;       /* said, and as short as can be */
+				if (k->keep_alive_s == 0 || s < k->keep_alive_s)
+					k->keep_alive_s = s;
 			}
 		}
 		break;
@@ -367,6 +373,8 @@ parse_headers(const char *p, const char *end, struct http1_head *head, struct kn
 
 		*h = (struct http1_header){name, value};
 		note_header(k, h);
+		if (k->n_options > HTTP1_OPTIONS_MAX)
+			return fail(431, "Connection lists more than 64 options", why);
 		p = nl + 1;
 	}
 	return 0;

@@ -26,6 +26,7 @@ enum http1_limit {
 	HTTP1_LINE_MAX_BYTES = 8 * 1024,     /* request or status line; more is 414 */
 	HTTP1_HEADER_MAX_BYTES = 32 * 1024,  /* one header line; more is 431 */
 	HTTP1_HEADERS_MAX = 200,             /* header lines; more is 431 */
+	HTTP1_OPTIONS_MAX = 64,              /* that Connection lists; more is 431 */
 	HTTP1_CHUNK_DIGITS_MAX = 16,         /* hexadecimal digits of a chunk size */
 	HTTP1_CHUNK_EXT_MAX_BYTES = 1024,    /* chunk extensions, all chunks of a body together */
 	HTTP1_TRAILER_MAX_BYTES = 8 * 1024,  /* trailer section, read and dropped */
@@ -80,7 +81,7 @@ struct http1_request {
 struct http1_response {
 	unsigned          status;            /* 100..599 */
 	struct slice      reason;
-	unsigned          keep_alive_s;      /* "Keep-Alive: timeout=N" seconds; 0: not said */
+	unsigned          keep_alive_s;      /* least "Keep-Alive: timeout=N", 1 for 0; 0: none */
 	struct http1_head head;
 };
 

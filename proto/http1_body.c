@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "proto/hex.h"
+
 enum {
 	S_SIZE,                              /* first digit of a chunk size */
 	S_DIGITS,
@@ -27,18 +29,6 @@ refuse(const char *text, const char **why)
 	return -400;
 }
 
-static int
-hex_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* May stand in a chunk extension or a trailer line: anything but controls, HTAB excepted. */
 static bool
 is_text(char c)
@@ -59,7 +49,7 @@ http1_chunked_next(struct http1_chunked *c, const char *in, size_t len, size_t *
 		switch (c->state) {
 		case S_SIZE:
 		case S_DIGITS:
-			digit = hex_of(ch);
+			digit = hex_digit(ch);
 			if (digit >= 0) {
 				if (c->digits++ >= HTTP1_CHUNK_DIGITS_MAX)
 					return refuse("chunk size has too many digits", why);

@@ -7,6 +7,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "proto/hex.h"
+
 static bool
 fail(struct json_cursor *c, const char *at, const char *why)
 {
@@ -107,15 +109,6 @@ plain_end(const char *p, const char *end)
 	return p;
 }
 
-static inline int
-hex_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Four hexadecimal digits, or -1. */
 static int
 hex4(const char *p, const char *end)
@@ -125,7 +118,7 @@ hex4(const char *p, const char *end)
 	if (end - p < 4)
 		return -1;
 	for (int i = 0; i < 4; i++) {
-		int d = hex_of(p[i]);
+		int d = hex_digit(p[i]);
 
 		if (d < 0)
 			return -1;

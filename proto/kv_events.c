@@ -1,12 +1,13 @@
 #include "proto/kv_events.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "proto/frame.h"
+#include "proto/kv_events_private.h"
 
 /* Positions of a BlockStored array, vLLM's declaration order; also the names of its map keys.
  * A BlockRemoved array shares the first, then goes its own way. */
@@ -22,35 +23,41 @@ enum field {
 	FIELD_EXTRA_KEYS,
 	FIELD_GROUP,
 	FIELD_SPEC,
-	FIELDS, /* what follows (window, locality, ownership, session) decides nothing here */
+	FIELDS_IN_ARRAY, /* what follows (window, locality, ownership) decides nothing here */
+	FIELD_MM_KEYS = FIELDS_IN_ARRAY, /* TensorRT-LLM's extra keys */
+	FIELDS,
 };
 
-static const char *const field_names[FIELDS] = {
-	[FIELD_TYPE] = "type",
-	[FIELD_HASHES] = "block_hashes",
-	[FIELD_PARENT] = "parent_block_hash",
-	[FIELD_TOKENS] = "token_ids",
-	[FIELD_BLOCK_SIZE] = "block_size",
-	[FIELD_LORA_ID] = "lora_id",
-	[FIELD_MEDIUM] = "medium",
-	[FIELD_LORA_NAME] = "lora_name",
-	[FIELD_EXTRA_KEYS] = "extra_keys",
-	[FIELD_GROUP] = "group_idx",
-	[FIELD_SPEC] = "kv_cache_spec_kind",
+static const struct {
+	const char *text;
+	size_t len;
+} field_names[FIELDS] = {
+#define NAME(text) {text, sizeof(text) - 1}
+	[FIELD_TYPE] = NAME("type"),
+	[FIELD_HASHES] = NAME("block_hashes"),
+	[FIELD_PARENT] = NAME("parent_block_hash"),
+	[FIELD_TOKENS] = NAME("token_ids"),
+	[FIELD_BLOCK_SIZE] = NAME("block_size"),
+	[FIELD_LORA_ID] = NAME("lora_id"),
+	[FIELD_MEDIUM] = NAME("medium"),
+	[FIELD_LORA_NAME] = NAME("lora_name"),
+	[FIELD_EXTRA_KEYS] = NAME("extra_keys"),
+	[FIELD_GROUP] = NAME("group_idx"),
+	[FIELD_SPEC] = NAME("kv_cache_spec_kind"),
+	[FIELD_MM_KEYS] = NAME("mm_keys"),
+#undef NAME
 };
 
 static const enum field removed_order[] = {FIELD_TYPE, FIELD_HASHES, FIELD_MEDIUM, FIELD_GROUP};
+static const enum field cleared_order[] = {FIELD_TYPE, FIELD_MEDIUM}; /* releases say no medium */
 
-/* Where each field of one event lies; p NULL: absent. */
+/* Where each field of one event lies; p NULL: absent.  Most bytes are token ids, so those are taken
+ * up on the way. */
 struct fields {
 	struct kv_slice at[FIELDS];
+	size_t first_token; /* of the batch's, before this event */
+	bool plain;	    /* token_ids is a list of ids; the batch has them */
 };
-
-static struct frame_cursor
-cursor_of(struct kv_slice s)
-{
-	return (struct frame_cursor){s.p, s.p ? s.p + s.n : NULL}; /* NULL + 0 is undefined */
-}
 
 static bool
 text_is(const struct frame_value *v, const char *text)
@@ -63,18 +70,6 @@ static bool
 slice_is(struct kv_slice s, const char *text)
 {
 	return s.n == strlen(text) && strncasecmp((const char *)s.p, text, s.n) == 0;
-}
-
-/* The value at cur as a slice, skipped. */
-static bool
-span_next(struct frame_cursor *cur, struct kv_slice *ret_span)
-{
-	const uint8_t *start = cur->p;
-
-	if (!frame_skip(cur))
-		return false;
-	*ret_span = (struct kv_slice){start, (size_t)(cur->p - start)};
-	return true;
 }
 
 /* First value of a field; a field that is absent reads as nil. */
@@ -131,6 +126,22 @@ hash_read(const struct frame_value *v, uint64_t *ret_hash)
 	return true;
 }
 
+/* The next value if it is a hash; else the cursor may have moved. */
+static bool
+hash_next(struct frame_cursor *cur, uint64_t *ret_hash)
+{
+	struct frame_value v;
+	uint64_t big;
+
+	if (cur->end - cur->p >= 9 && cur->p[0] == 0xcf) {
+		memcpy(&big, cur->p + 1, sizeof(big));
+		*ret_hash = be64toh(big);
+		cur->p += 9;
+		return true;
+	}
+	return frame_next(cur, &v) && hash_read(&v, ret_hash);
+}
+
 /* Errors of one event: -EBADMSG with *why spoils this event only; -ENOMEM spoils the batch. */
 
 static int
@@ -146,15 +157,22 @@ hashes_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, con
 	}
 	n = v.len;
 	for (size_t i = 0; i < n; i++) {
+		struct frame_cursor at = cur;
+
 		if (!grow((void **)&b->hashes, &b->cap_hashes, b->n_hashes, sizeof(*b->hashes)))
 			return -ENOMEM;
-		if (!frame_next(&cur, &v) || !hash_read(&v, &b->hashes[b->n_hashes])) {
-			*why = "a block hash is neither an integer nor bytes";
-			return -EBADMSG;
+		if (hash_next(&cur, &b->hashes[b->n_hashes])) {
+			b->n_hashes++;
+			ev->n_hashes++;
+			continue;
 		}
-		b->n_hashes++;
+		*why = "a block hash is neither an integer nor bytes";
+		if (ev->type != KV_REMOVED)
+			return -EBADMSG;
+		cur = at; /* the others are gone all the same */
+		if (!frame_skip(&cur))
+			return -EBADMSG;
 	}
-	ev->n_hashes = n;
 	return 0;
 }
 
@@ -182,46 +200,65 @@ id_next(struct frame_cursor *cur, uint32_t *ret_id)
 	return true;
 }
 
-/* Token ids.  Pairs (bigram keys) and strings (multimodal) are legal and teach no tokens. */
+/* Step over token_ids, and keep them where they are plain.  Pairs (bigram keys) and strings
+ * (multimodal) are legal and teach no tokens. */
 static int
-tokens_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, const char **why)
+tokens_next(struct kv_batch *b, struct frame_cursor *cur, struct fields *f)
 {
-	struct kv_slice span = f->at[FIELD_TOKENS];
-	struct frame_cursor cur = cursor_of(span);
-	size_t first = b->n_tokens, n;
+	struct frame_cursor at = *cur;
 	struct frame_value v;
-	bool plain = true;
 
-	if (!span.p)
-		return 0;
-	if (!frame_next(&cur, &v) || (v.type != FRAME_ARRAY && v.type != FRAME_NIL)) {
-		*why = "token_ids is no list";
-		return -EBADMSG;
+	b->n_tokens = f->first_token; /* should the key come twice */
+	f->plain = frame_next(&at, &v) && v.type == FRAME_ARRAY;
+	if (f->plain) {
+		/* A token is a byte at least, so this follows what was seen. */
+		while (b->n_tokens + v.len > b->cap_tokens)
+			if (!grow((void **)&b->tokens, &b->cap_tokens, b->cap_tokens,
+				  sizeof(*b->tokens)))
+				return -ENOMEM;
+		for (size_t i = 0; i < v.len && f->plain; i++)
+			f->plain = id_next(&at, &b->tokens[b->n_tokens + i]);
 	}
-	if (v.type == FRAME_NIL)
-		return 0;
-	n = v.len;
-	ev->token_span = span;
-	ev->n_tokens = n;
-	for (size_t i = 0; i < n && plain; i++) {
-		if (!grow((void **)&b->tokens, &b->cap_tokens, b->n_tokens, sizeof(*b->tokens)))
-			return -ENOMEM;
-		if (id_next(&cur, &b->tokens[b->n_tokens]))
-			b->n_tokens++;
-		else
-			plain = false;
-	}
-	if (!plain)
-		b->n_tokens = first;
-	ev->tokens_usable = plain; /* judged against the hashes by the caller */
+	if (!f->plain)
+		return span_next(cur, &f->at[FIELD_TOKENS]) ? 0 : -EBADMSG;
+	b->n_tokens += v.len;
+	f->at[FIELD_TOKENS] = (struct kv_slice){cur->p, (size_t)(at.p - cur->p)};
+	*cur = at;
 	return 0;
 }
 
-/* One value per hash; anything else in the field leaves the extras unread, marked by the span. */
+static int
+tokens_read(struct kv_event *ev, const struct fields *f, const char **why)
+{
+	struct frame_value v = field_value(f, FIELD_TOKENS);
+
+	if (v.type == FRAME_NIL)
+		return 0;
+	if (v.type != FRAME_ARRAY) {
+		*why = "token_ids is no list";
+		return -EBADMSG;
+	}
+	ev->token_span = f->at[FIELD_TOKENS];
+	ev->n_tokens = v.len;
+	ev->tokens_usable = f->plain; /* judged against the hashes by the caller */
+	return 0;
+}
+
+/* Absent, nil or an empty list. */
+static bool
+says_nothing(const struct fields *f, enum field which)
+{
+	struct frame_value v = field_value(f, which);
+
+	return v.type == FRAME_NIL || (v.type == FRAME_ARRAY && v.len == 0);
+}
+
+/* One value per hash; anything else leaves them unread, marked. */
 static int
 extras_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, bool *ret_has)
 {
-	struct kv_slice span = f->at[FIELD_EXTRA_KEYS];
+	bool mm = !says_nothing(f, FIELD_MM_KEYS), extra = !says_nothing(f, FIELD_EXTRA_KEYS);
+	struct kv_slice span = f->at[mm && !extra ? FIELD_MM_KEYS : FIELD_EXTRA_KEYS];
 	struct frame_cursor cur = cursor_of(span);
 	size_t first = b->n_extras;
 	struct frame_value v;
@@ -230,21 +267,27 @@ extras_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, boo
 	if (!span.p || !frame_next(&cur, &v) || v.type == FRAME_NIL)
 		return 0;
 	ev->extra_span = span;
-	if (v.type != FRAME_ARRAY || v.len != ev->n_hashes)
+	if (!mm && !extra)
 		return 0;
+	if ((mm && extra) || v.type != FRAME_ARRAY || v.len != ev->n_hashes) {
+		ev->keys_unread = true;
+		return 0;
+	}
 	for (size_t i = 0; i < ev->n_hashes; i++) {
-		struct frame_cursor item;
 		struct kv_slice one;
 
 		if (!grow((void **)&b->extras, &b->cap_extras, b->n_extras, sizeof(*b->extras)))
 			return -ENOMEM;
+		if (cur.p < cur.end && *cur.p == 0xc0) { /* nil, as most are */
+			cur.p++;
+			b->extras[b->n_extras++] = (struct kv_slice){NULL, 0};
+			continue;
+		}
 		if (!span_next(&cur, &one)) {
 			b->n_extras = first;
+			ev->keys_unread = true;
 			return 0;
 		}
-		item = cursor_of(one);
-		if (frame_next(&item, &v) && v.type == FRAME_NIL)
-			one = (struct kv_slice){NULL, 0};
 		b->extras[b->n_extras++] = one;
 	}
 	*ret_has = true;
@@ -260,7 +303,7 @@ medium_read(struct kv_event *ev, const struct fields *f)
 	ev->medium = KV_MEDIUM_GPU;
 	if (v.type == FRAME_NIL)
 		return;
-	if (v.type != FRAME_STR) {
+	if (v.type != FRAME_STR && v.type != FRAME_BIN) {
 		ev->medium = KV_MEDIUM_OTHER;
 		return;
 	}
@@ -284,7 +327,7 @@ spec_read(const struct fields *f)
 
 	if (v.type == FRAME_NIL)
 		return KV_SPEC_UNSAID;
-	if (text_is(&v, "full_attention"))
+	if (text_is(&v, "full_attention") || text_is(&v, "sink_full_attention"))
 		return KV_SPEC_FULL;
 	if (text_is(&v, "mla_attention"))
 		return KV_SPEC_MLA;
@@ -294,6 +337,33 @@ spec_read(const struct fields *f)
 	if (text_is(&v, "mamba"))
 		return KV_SPEC_MAMBA;
 	return KV_SPEC_OTHER;
+}
+
+/* An adapter that cannot be named must not be taken for the base model. */
+static void
+adapter_read(struct kv_event *ev, const struct fields *f)
+{
+	struct frame_value id = field_value(f, FIELD_LORA_ID);
+	struct frame_value name = field_value(f, FIELD_LORA_NAME);
+
+	if (name.type == FRAME_NIL && (id.type == FRAME_STR || id.type == FRAME_BIN))
+		name = id; /* an engine that names where others count */
+	if (name.type == FRAME_STR || name.type == FRAME_BIN) {
+		if (name.len > 0)
+			ev->lora_name = (struct kv_slice){name.bytes, name.len};
+	} else if (name.type != FRAME_NIL) {
+		ev->adapter_unread = true;
+	}
+	if (id.type == FRAME_UINT && id.u64 <= INT64_MAX) {
+		ev->has_lora_id = true;
+		ev->lora_id = (int64_t)id.u64;
+	} else if (id.type == FRAME_INT) {
+		ev->has_lora_id = true;
+		ev->lora_id = id.i64;
+	} else if (id.type != FRAME_NIL && !ev->lora_name.p &&
+		   !((id.type == FRAME_STR || id.type == FRAME_BIN) && id.len == 0)) {
+		ev->adapter_unread = true;
+	}
 }
 
 static int
@@ -317,17 +387,7 @@ scalars_read(struct kv_event *ev, const struct fields *f, const char **why)
 		}
 		ev->block_tokens = (uint32_t)v.u64;
 	}
-	v = field_value(f, FIELD_LORA_ID);
-	if (v.type == FRAME_UINT && v.u64 <= INT64_MAX) {
-		ev->has_lora_id = true;
-		ev->lora_id = (int64_t)v.u64;
-	} else if (v.type == FRAME_INT) {
-		ev->has_lora_id = true;
-		ev->lora_id = v.i64;
-	}
-	v = field_value(f, FIELD_LORA_NAME);
-	if (v.type == FRAME_STR && v.len > 0)
-		ev->lora_name = (struct kv_slice){v.bytes, v.len};
+	adapter_read(ev, f);
 	v = field_value(f, FIELD_GROUP);
 	if (v.type != FRAME_NIL) {
 		if (v.type != FRAME_UINT || v.u64 > UINT32_MAX) {
@@ -342,54 +402,88 @@ scalars_read(struct kv_event *ev, const struct fields *f, const char **why)
 	return 0;
 }
 
-/* Find the fields of an event given as [tag, ...]; the tag decides the order of the rest. */
-static bool
-fields_of_array(struct frame_cursor *cur, uint32_t len, struct fields *f)
+/* Find the fields of an event given as [tag, ...]; the tag decides the order of the rest.  0,
+ * -EBADMSG, -ENOMEM. */
+static int
+fields_of_array(struct kv_batch *b, struct frame_cursor *cur, uint32_t len, struct fields *f)
 {
 	const enum field *order = NULL;
-	size_t n_order = FIELDS;
+	size_t n_order = FIELDS_IN_ARRAY;
 
 	for (uint32_t i = 0; i < len; i++) {
 		struct kv_slice span;
 
+		if (i == FIELD_TOKENS && !order) {
+			int r = tokens_next(b, cur, f);
+
+			if (r < 0)
+				return r;
+			continue;
+		}
 		if (!span_next(cur, &span))
-			return false;
+			return -EBADMSG;
 		if (i == 0) {
 			struct frame_cursor tag = cursor_of(span);
 			struct frame_value v;
 
-			if (frame_next(&tag, &v) && text_is(&v, "BlockRemoved")) {
+			if (!frame_next(&tag, &v))
+				v.type = FRAME_NIL;
+			if (text_is(&v, "BlockRemoved")) {
 				order = removed_order;
 				n_order = sizeof(removed_order) / sizeof(removed_order[0]);
+			} else if (text_is(&v, "AllBlocksCleared")) {
+				order = cleared_order;
+				n_order = sizeof(cleared_order) / sizeof(cleared_order[0]);
 			}
 		}
 		if (i < n_order)
 			f->at[order ? order[i] : (enum field)i] = span;
 	}
-	return true;
+	return 0;
 }
 
-static bool
-fields_of_map(struct frame_cursor *cur, uint32_t pairs, struct fields *f)
+/* Which field the key at the cursor, stepped over, names; FIELDS: none that we know.  They mostly
+ * come in the order in which they are declared. */
+static int
+key_next(struct frame_cursor *cur, enum field expected, enum field *ret_field)
 {
-	for (uint32_t i = 0; i < pairs; i++) {
-		struct kv_slice name, span;
-		struct frame_cursor key;
-		struct frame_value v;
+	struct frame_cursor at = *cur;
+	struct frame_value v;
 
-		if (!span_next(cur, &name) || !span_next(cur, &span))
-			return false;
-		key = cursor_of(name);
-		if (!frame_next(&key, &v))
-			return false;
-		for (int k = 0; k < FIELDS; k++)
-			if (text_is(&v, field_names[k]))
-				f->at[k] = span;
-		/* TensorRT-LLM's name for it: what it holds must not be taken for plain tokens. */
-		if (text_is(&v, "mm_keys") && !f->at[FIELD_EXTRA_KEYS].p)
-			f->at[FIELD_EXTRA_KEYS] = span;
+	*ret_field = FIELDS;
+	if (!frame_next(&at, &v) || !frame_skip(cur))
+		return -EBADMSG;
+	for (unsigned i = 0; v.type == FRAME_STR && i < FIELDS; i++) {
+		unsigned k = (expected + i) % FIELDS;
+
+		if (v.len == field_names[k].len &&
+		    memcmp(v.bytes, field_names[k].text, v.len) == 0) {
+			*ret_field = (enum field)k;
+			break;
+		}
 	}
-	return true;
+	return 0;
+}
+
+static int
+fields_of_map(struct kv_batch *b, struct frame_cursor *cur, uint32_t pairs, struct fields *f)
+{
+	enum field expected = FIELD_TYPE, key;
+
+	for (uint32_t i = 0; i < pairs; i++) {
+		struct kv_slice span;
+		int r = key_next(cur, expected, &key);
+
+		if (r == 0 && key == FIELD_TOKENS)
+			r = tokens_next(b, cur, f);
+		else if (r == 0 && !span_next(cur, key < FIELDS ? &f->at[key] : &span))
+			r = -EBADMSG;
+		if (r < 0)
+			return r;
+		if (key < FIELDS)
+			expected = key + 1;
+	}
+	return 0;
 }
 
 /* How much of the batch's arrays is taken: what a failed event gives back. */
@@ -418,13 +512,15 @@ event_read(struct kv_batch *b, struct kv_event *ev, const struct fields *f, cons
 		*why = "an event has no tag";
 		return -EBADMSG;
 	}
+	if (ev->type != KV_STORED)
+		b->n_tokens = f->first_token;
 	r = scalars_read(ev, f, why);
 	if (r < 0 || ev->type == KV_CLEARED)
 		return r;
 	r = hashes_read(b, ev, f, why);
 	if (r < 0 || ev->type == KV_REMOVED)
 		return r;
-	r = tokens_read(b, ev, f, why);
+	r = tokens_read(ev, f, why);
 	if (r == 0)
 		r = extras_read(b, ev, f, &has_extras);
 	if (has_extras)
@@ -448,15 +544,24 @@ event_next(struct kv_batch *b, struct frame_cursor *cur)
 	memset(ev, 0, sizeof(*ev));
 	if (!frame_next(cur, &v)) /* finding the fields also steps over the whole event */
 		return -EBADMSG;
-	if (v.type == FRAME_ARRAY ? !fields_of_array(cur, v.len, &f)
-				  : v.type == FRAME_MAP && !fields_of_map(cur, v.len, &f))
-		return -EBADMSG;
-	if (v.type == FRAME_ARRAY || v.type == FRAME_MAP)
+	f.first_token = b->n_tokens;
+	if (v.type == FRAME_ARRAY || v.type == FRAME_MAP) {
+		r = v.type == FRAME_ARRAY ? fields_of_array(b, cur, v.len, &f)
+					  : fields_of_map(b, cur, v.len, &f);
+		if (r < 0)
+			return r;
 		r = event_read(b, ev, &f, &why);
-	else
+	} else {
 		why = "an event is neither a list nor a map";
+	}
 	if (r == -ENOMEM)
 		return r;
+	if (r < 0 || why) { /* not read, or not whole */
+		b->n_failed++;
+		b->n_lost += ev->type != KV_STORED;
+		if (!b->failed_why)
+			b->failed_why = why;
+	}
 	if (r == 0) {
 		b->n_events++;
 		return 0;
@@ -464,13 +569,7 @@ event_next(struct kv_batch *b, struct frame_cursor *cur)
 	b->n_hashes = mark.hashes;
 	b->n_tokens = mark.tokens;
 	b->n_extras = mark.extras;
-	if (r > 0) {
-		b->n_skipped++;
-	} else {
-		b->n_failed++;
-		if (!b->failed_why)
-			b->failed_why = why;
-	}
+	b->n_skipped += r > 0;
 	return 0;
 }
 
@@ -494,6 +593,7 @@ batch_link(struct kv_batch *b)
 			at.extras += ev->n_hashes;
 		}
 		ev->tokens_usable = plain && ev->n_tokens > 0 && ev->block_tokens > 0 &&
+				    !ev->adapter_unread && !ev->keys_unread &&
 				    (uint64_t)ev->n_hashes * ev->block_tokens == ev->n_tokens;
 	}
 }
@@ -546,7 +646,7 @@ batch_reset(struct kv_batch *b)
 	b->has_rank = false;
 	b->rank = 0;
 	b->publisher_id = (struct kv_slice){NULL, 0};
-	b->n_events = b->n_skipped = b->n_failed = 0;
+	b->n_events = b->n_skipped = b->n_failed = b->n_lost = 0;
 	b->failed_why = NULL;
 	b->n_hashes = b->n_tokens = b->n_extras = 0;
 }
@@ -565,7 +665,7 @@ kv_batch_decode(const void *payload, size_t n, struct kv_batch *b, const char **
 		return -EMSGSIZE;
 	}
 	*why = "the payload is cut short or not msgpack";
-	if (!frame_sane(payload, n))
+	if (!frame_sane_with_ext(payload, n))
 		return -EBADMSG;
 	cur = cursor_of((struct kv_slice){payload, n});
 	r = batch_fields(&cur, at, why);
@@ -592,9 +692,9 @@ kv_batch_decode(const void *payload, size_t n, struct kv_batch *b, const char **
 	if (!at[1].p)
 		return -EBADMSG;
 	cur = cursor_of(at[1]);
-	if (!frame_next(&cur, &v) || v.type != FRAME_ARRAY)
+	if (!frame_next(&cur, &v) || (v.type != FRAME_ARRAY && v.type != FRAME_NIL))
 		return -EBADMSG;
-	for (uint32_t i = 0, events = v.len; i < events; i++) {
+	for (uint32_t i = 0, events = v.type == FRAME_ARRAY ? v.len : 0; i < events; i++) {
 		r = event_next(b, &cur);
 		if (r < 0) {
 			batch_reset(b);
@@ -615,80 +715,6 @@ kv_batch_free(struct kv_batch *b)
 	free(b->tokens);
 	free(b->extras);
 	memset(b, 0, sizeof(*b));
-}
-
-/* A multimodal item: (identifier, offset), or the bare identifier of vLLM 0.17 and 0.18. */
-static bool
-is_pair(struct frame_cursor cur)
-{
-	struct frame_value v;
-
-	return frame_next(&cur, &v) && v.type == FRAME_ARRAY && v.len == 2 &&
-	       frame_next(&cur, &v) && v.type == FRAME_STR && frame_next(&cur, &v) &&
-	       (v.type == FRAME_UINT || v.type == FRAME_INT);
-}
-
-void
-kv_extra_split(const struct kv_event *ev, size_t block, struct kv_extra *ret_extra)
-{
-	struct kv_extra x = {.unknown = false};
-	struct frame_cursor cur;
-	struct frame_value v;
-	uint32_t n;
-
-	*ret_extra = x;
-	if (block >= ev->n_hashes)
-		return;
-	if (!ev->extra_keys) {
-		ret_extra->unknown = ev->extra_span.p != NULL; /* said, but not one per hash */
-		return;
-	}
-	if (!ev->extra_keys[block].p)
-		return;
-	cur = cursor_of(ev->extra_keys[block]);
-	if (!frame_next(&cur, &v) || v.type != FRAME_ARRAY) {
-		ret_extra->unknown = true;
-		return;
-	}
-	n = v.len;
-	/* Order inside: LoRA name, multimodal items, salt (first block only), embeddings' hash. */
-	for (uint32_t i = 0; i < n; i++) {
-		struct kv_slice span;
-		struct frame_cursor in;
-		struct kv_slice text;
-
-		if (!span_next(&cur, &span)) {
-			x.unknown = true;
-			break;
-		}
-		in = cursor_of(span);
-		if (is_pair(in)) {
-			if (x.salt.p || x.embeds.p)
-				x.unknown = true;
-			else if (!x.mm.p)
-				x.mm = span;
-			else
-				x.mm.n = (size_t)(span.p + span.n - x.mm.p);
-			continue;
-		}
-		if (!frame_next(&in, &v)) {
-			x.unknown = true;
-			break;
-		}
-		text = (struct kv_slice){v.bytes, v.len};
-		if (v.type == FRAME_BIN && !x.embeds.p)
-			x.embeds = text;
-		else if (v.type != FRAME_STR || x.embeds.p || x.salt.p)
-			x.unknown = true;
-		else if (i == 0 && ev->lora_name.p && text.n == ev->lora_name.n &&
-			 memcmp(text.p, ev->lora_name.p, text.n) == 0)
-			x.lora = text;
-		else if (block == 0 && !ev->has_parent)
-			x.salt = text;
-		else
-			x.unknown = true;
-	}
-	*ret_extra = x;
 }
 
 int

@@ -4,8 +4,9 @@
  * Accepts    every encoding in the field: vLLM 0.9 to main (tagged arrays; tagged maps since 0.24;
  *            outer array or map; array and map events mixed), SGLang (arrays; bigram tokens) and
  *            TensorRT-LLM (maps; tokens that are strings).  Hashes may be u64, negative or bytes:
- *            all become the u64 of their last 8 bytes, big-endian.  Unknown tags, keys and
- *            trailing elements are skipped; one bad event never drops its neighbours.
+ *            all become the u64 of their last 8 bytes, big-endian.  Unknown tags, keys,
+ *            extension types and trailing elements are skipped; one bad event never drops its
+ *            neighbours, nor a bad hash those removed beside it.
  * Shape      three frames a message: topic, sequence number (>= 8 bytes, big-endian), payload.
  * Ownership  a kv_batch owns its arrays and is reused from payload to payload (no allocation
  *            once warm).  Slices borrow the payload: valid while it is.
@@ -61,6 +62,8 @@ struct kv_event {
 	bool has_lora_id;
 	bool has_group;
 	bool tokens_usable; /* all plain ids, and n_tokens == n_hashes * block_tokens > 0 */
+	bool adapter_unread; /* one is said in a form that is no name and no number */
+	bool keys_unread;    /* extra keys are said, but not one for each hash */
 	uint64_t parent;    /* engine hash of the block before hashes[0]; sequence start: none */
 	uint64_t *hashes;   /* engine hashes of consecutive full blocks */
 	size_t n_hashes;    /* may be 0 */
@@ -72,7 +75,7 @@ struct kv_event {
 	struct kv_slice lora_name;	/* UTF-8, not checked */
 	struct kv_slice medium_text;	/* as sent */
 	struct kv_slice token_span;	/* token_ids as sent, msgpack */
-	struct kv_slice extra_span;	/* extra_keys as sent, msgpack */
+	struct kv_slice extra_span;	/* extra_keys (TensorRT-LLM: mm_keys) as sent, msgpack */
 	struct kv_slice *extra_keys; /* one msgpack value per hash, n 0: nil; NULL: none at all */
 };
 
@@ -84,7 +87,8 @@ struct kv_batch {
 	struct kv_event *events;
 	size_t n_events;
 	size_t n_skipped;	/* unknown tags */
-	size_t n_failed;	/* known tags that could not be read, and events without a tag */
+	size_t n_failed;	/* known tags that could not be read whole, events without a tag */
+	size_t n_lost;		/* of the failed, those that may have said that blocks are gone */
 	const char *failed_why; /* of the first failed one; NULL */
 	/* private: growing arrays the events point into */
 	size_t cap_events;
@@ -105,15 +109,18 @@ void kv_batch_free(struct kv_batch *);
 
 /* What makes a block differ beyond its tokens, taken apart. */
 struct kv_extra {
+	struct kv_slice entry;	/* all of it as sent, one msgpack value */
 	struct kv_slice lora;	/* text */
 	struct kv_slice mm;	/* multimodal items as sent: consecutive msgpack values */
 	struct kv_slice salt;	/* text; only a sequence's first block has one */
 	struct kv_slice embeds; /* bytes: hash of prompt embeddings */
-	bool unknown; /* something else is in it: do not index this block's tokens */
+	bool unknown; /* something else is in it: only all of the entry tells the block apart */
 };
 
 void kv_extra_split(const struct kv_event *, size_t block, struct kv_extra *ret_extra);
-	/* Take hashes[block]'s extra key apart; all absent where there is none. */
+	/* Take hashes[block]'s extra key apart; all absent where there is none.  Order inside: LoRA
+	 * name, multimodal items (identifier and offset; vLLM 0.17 and 0.18: identifiers alone),
+	 * salt, embeddings.  Of bare texts in a sequence's first block the last is the salt. */
 
 int kv_seq_decode(const void *frame, size_t n, uint64_t *ret_seq);
 	/* Frame 2 of a message.  -EBADMSG below 8 bytes; more than 8 are ignored. */

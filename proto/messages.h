@@ -15,15 +15,27 @@
 #include <sys/types.h>
 #include "proto/slice.h"
 
-#define MESSAGES_ABI 1u /* bumped when a meaning changes; birth and hello refuse others */
+#define MESSAGES_ABI 2u /* bumped when a meaning changes; birth and hello refuse others */
 #define MESSAGE_MAX     (1u << 20)      /* bytes of a frame; larger ones are refused unread */
 
+enum gone_cause {                       /* why a process died, as far as requests are concerned */
+	GONE_UNSAID = 0,
+	GONE_ENDED,                             /* as it was asked to */
+	GONE_CRASHED,   /* by itself, or killed by us because it hung: a request may be the cause */
+	GONE_KILLED,                            /* from outside: an operator, the kernel's OOM */
+};
 enum answer_verdict { VERDICT_CHOOSE = 1, VERDICT_HOLD, VERDICT_REJECT };
 enum token_source {
 	TOKENS_NONE = 0,
 	TOKENS_IDS,
 	TOKENS_TOKENIZE
 }; /* how the prompt became tokens */
+enum tap_outcome {                      /* of an event, or of a batch */
+	TAP_BEGUN = 0,                          /* no event: it is told from now on */
+	TAP_APPLIED, TAP_KEPT,                  /* kept until its parent is known */
+	TAP_SKIPPED, TAP_FAILED,                /* not ours to apply; could not be read */
+	TAP_OUTCOMES
+};
 
 #define MSG_TYPE_u8  uint8_t
 #define MSG_TYPE_u16 uint16_t

@@ -1,105 +1,8 @@
-/* proto/openai.c -- routes, and the view of a request body. */
+/* proto/openai.c -- the view of a request body. */
 #include "proto/openai.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* --- routes --- */
-
-static const struct {
-	const char       *path;
-	enum openai_route route;
-} posts[] = {
-	{"/v1/chat/completions", OPENAI_CHAT},
-	{"/v1/completions", OPENAI_COMPLETIONS},
-	{"/v1/responses", OPENAI_RESPONSES},
-	{"/v1/messages", OPENAI_MESSAGES},
-	{"/v1/messages/count_tokens", OPENAI_COUNT_TOKENS},
-	{"/inference/v1/generate", OPENAI_GENERATE},
-	{"/v1/embeddings", OPENAI_EMBEDDINGS},
-	{"/pooling", OPENAI_POOLING},
-	{"/classify", OPENAI_CLASSIFY},
-	{"/score", OPENAI_SCORE},
-	{"/v1/score", OPENAI_SCORE},
-	{"/rerank", OPENAI_RERANK},
-	{"/v1/rerank", OPENAI_RERANK},
-	{"/v2/rerank", OPENAI_RERANK},
-	{"/tokenize", OPENAI_TOKENIZE},
-	{"/detokenize", OPENAI_DETOKENIZE},
-};
-
-static const char models_path[] = "/v1/models";
-
-/* The path's route, whatever the method; *ret_get: it is read, not posted to. */
-static enum openai_route
-route_of_path(struct slice path, bool *ret_get)
-{
-	const size_t n_models = sizeof(models_path) - 1;
-
-	*ret_get = false;
-	for (size_t i = 0; i < sizeof(posts) / sizeof(posts[0]); i++)
-		if (slice_eq_str(path, posts[i].path))
-			return posts[i].route;
-	if (path.len < n_models || memcmp(path.p, models_path, n_models) != 0)
-		return OPENAI_NONE;
-	*ret_get = true;
-	if (path.len == n_models)
-		return OPENAI_MODELS;
-	if (path.p[n_models] == '/' && path.len > n_models + 1)
-		return OPENAI_MODEL;
-	return OPENAI_NONE;
-}
-
-enum openai_route
-openai_route(enum http1_method method, struct slice path)
-{
-	bool get;
-	enum openai_route route = route_of_path(path, &get);
-
-	if (route == OPENAI_NONE)
-		return OPENAI_NONE;
-	if (get ? method == HTTP1_GET || method == HTTP1_HEAD : method == HTTP1_POST)
-		return route;
-	return OPENAI_WRONG_METHOD;
-}
-
-const char *
-openai_route_name(enum openai_route route)
-{
-	static const char *const names[] = {
-		[OPENAI_NONE] = "none",
-		[OPENAI_CHAT] = "chat",
-		[OPENAI_COMPLETIONS] = "completions",
-		[OPENAI_RESPONSES] = "responses",
-		[OPENAI_MESSAGES] = "messages",
-		[OPENAI_COUNT_TOKENS] = "count_tokens",
-		[OPENAI_GENERATE] = "generate",
-		[OPENAI_EMBEDDINGS] = "embeddings",
-		[OPENAI_POOLING] = "pooling",
-		[OPENAI_CLASSIFY] = "classify",
-		[OPENAI_SCORE] = "score",
-		[OPENAI_RERANK] = "rerank",
-		[OPENAI_TOKENIZE] = "tokenize",
-		[OPENAI_DETOKENIZE] = "detokenize",
-		[OPENAI_MODELS] = "models",
-		[OPENAI_MODEL] = "model",
-		[OPENAI_WRONG_METHOD] = "wrong_method",
-	};
-
-	if ((size_t)route >= sizeof(names) / sizeof(names[0]))
-		return "none";
-	return names[route];
-}
-
-const char *
-openai_route_allow(struct slice path)
-{
-	bool get;
-
-	if (route_of_path(path, &get) == OPENAI_NONE)
-		return NULL;
-	return get ? "GET, HEAD" : "POST";
-}
 
 /* --- the view --- */
 
@@ -112,7 +15,8 @@ static const char *const field_keys[] = {
 /* Fields of which a second one is refused: what a policy checks must be what the engine runs. */
 static const uint64_t once_only = 1ULL << OPENAI_FIELD_MODEL | 1ULL << OPENAI_FIELD_STREAM |
 				  1ULL << OPENAI_FIELD_USER | 1ULL << OPENAI_FIELD_MESSAGES |
-				  1ULL << OPENAI_FIELD_PROMPT;
+				  1ULL << OPENAI_FIELD_PROMPT |
+				  1ULL << OPENAI_FIELD_PREVIOUS_RESPONSE_ID;
 _Static_assert(OPENAI_N_FIELDS <= 64, "one bit per field");
 
 /* What a value that may be a prompt looks like. */
@@ -300,6 +204,8 @@ why_twice(enum openai_field f)
 		return "user is given twice";
 	case OPENAI_FIELD_MESSAGES:
 		return "messages is given twice";
+	case OPENAI_FIELD_PREVIOUS_RESPONSE_ID:
+		return "previous_response_id is given twice";
 	default:
 		return "prompt is given twice";
 	}
@@ -368,6 +274,9 @@ openai_view_parse(const char *body, size_t len, struct openai_view *v, const cha
 			break;
 		case OPENAI_FIELD_CACHE_SALT:
 			v->cache_salt = take_string(&c);
+			break;
+		case OPENAI_FIELD_PREVIOUS_RESPONSE_ID:
+			v->previous = take_string(&c);
 			break;
 		case OPENAI_FIELD_MAX_TOKENS:
 		case OPENAI_FIELD_MAX_COMPLETION_TOKENS:

@@ -7,11 +7,11 @@
  * Source     OpenAI API reference (chat, completions, embeddings, responses), vLLM's extra fields
  *            and routes; the rules on duplicates, nulls and odd numbers answer real reports
  *            (tests name them).
- * Rules      a body is one JSON object.  model, stream, user, messages, prompt twice at the top
- *            level is refused (a policy that checks one and an engine that runs the other is a
- *            hole); keys compare after unescaping, case and all; twice elsewhere is the engine's
- *            business.  null is absent. stream is on for `true` only.  Numbers outside int64 are
- *            unknown, not wrong.
+ * Rules      a body is one JSON object.  model, stream, user, messages, prompt and
+ *            previous_response_id twice at the top level are refused (a policy that checks one and
+ *            an engine that runs the other is a hole); keys compare after unescaping, case and
+ *            all; twice elsewhere is the engine's business.  null is absent.  stream is on for
+ *            `true` only.  Numbers outside int64 are unknown, not wrong.
  * Errors     < 0 is minus the HTTP status (always -400 here) with *why, a static sentence.
  * Ownership  a view points into the body and lives as long as its bytes do; only the model name
  *            is copied.
@@ -45,6 +45,10 @@ enum openai_route {
 	OPENAI_RERANK,                       /* POST /rerank, /v1/rerank, /v2/rerank */
 	OPENAI_TOKENIZE,                     /* POST /tokenize */
 	OPENAI_DETOKENIZE,                   /* POST /detokenize */
+	OPENAI_RESPONSE,                     /* GET, DELETE /v1/responses/ID: what a worker keeps */
+	OPENAI_RESPONSE_CANCEL,              /* POST /v1/responses/ID/cancel */
+	OPENAI_TRANSCRIPTIONS,               /* POST /v1/audio/transcriptions: a form, no JSON */
+	OPENAI_TRANSLATIONS,                 /* POST /v1/audio/translations: the same */
 	OPENAI_MODELS,                       /* GET, HEAD /v1/models: answered by the router */
 	OPENAI_MODEL,                        /* GET, HEAD /v1/models/NAME */
 	OPENAI_WRONG_METHOD,                 /* the path exists, the method does not: 405 */
@@ -56,7 +60,27 @@ enum openai_route openai_route(enum http1_method, struct slice path);
 const char *openai_route_name(enum openai_route);
 	/* "chat", "completions", ... for labels; a closed set.  Static. */
 const char *openai_route_allow(struct slice path);
-	/* For a 405's Allow header: "POST", "GET, HEAD", or NULL when the path is not ours. */
+	/* For a 405's Allow header: "POST", "GET, HEAD", "GET, DELETE", or NULL when the path is
+	 * not ours. */
+
+enum { OPENAI_ID_MAX_BYTES = 128 };
+
+bool openai_is_id(struct slice);
+	/* 1 to OPENAI_ID_MAX_BYTES of [A-Za-z0-9_-]: nothing in it can be taken for another
+	 * path. */
+struct slice openai_route_id(struct slice path);
+	/* The ID of RESPONSE and RESPONSE_CANCEL; {NULL, 0} for other paths. */
+
+/* Whose words errors and event streams are in. */
+enum openai_api {
+	OPENAI_API_PLAIN,                    /* OpenAI's; streams end with [DONE] */
+	OPENAI_API_RESPONSES,                /* OpenAI's; streams of named events */
+	OPENAI_API_MESSAGES,                 /* Anthropic's; streams of named events */
+};
+
+enum openai_api openai_path_api(struct slice path);
+	/* By the path alone: an error has its shape where no route was found, too. */
+enum openai_api openai_route_api(enum openai_route);
 
 /* --- request body ------------------------------------------------------------------------- */
 
@@ -98,7 +122,9 @@ enum openai_prompt {
 	F(CONTINUE_FINAL_MESSAGE, "continue_final_message") \
 	F(ADD_SPECIAL_TOKENS, "add_special_tokens") \
 	F(TRUNCATE_PROMPT_TOKENS, "truncate_prompt_tokens") \
-	F(METADATA, "metadata")
+	F(METADATA, "metadata") \
+	F(PREVIOUS_RESPONSE_ID, "previous_response_id") \
+	F(FEATURES, "features")
 
 enum openai_field {
 #define OPENAI_FIELD_ENUM(suffix, key) OPENAI_FIELD_##suffix,
@@ -129,6 +155,7 @@ struct openai_view {
 	int64_t            priority;         /* OPENAI_UNKNOWN */
 	struct json_string user;             /* absent: raw.p NULL */
 	struct json_string cache_salt;       /* absent: raw.p NULL */
+	struct json_string previous;         /* previous_response_id; absent: raw.p NULL */
 	enum openai_prompt prompt;           /* form of prompt, else input, else token_ids */
 	struct openai_span prompt_span;      /* of that value */
 	size_t             n_prompts;        /* 1, or the elements of an array of prompts */
@@ -150,17 +177,22 @@ struct slice openai_field(const struct openai_view *, const char *body, enum ope
 /* --- errors ------------------------------------------------------------------------------- */
 
 struct openai_error {
+	enum openai_api api;                 /* whose shape */
 	unsigned    status;                  /* chooses type when type is NULL */
 	const char *type;                    /* "invalid_request_error"; NULL: by status */
-	const char *param;                   /* NULL: null */
-	const char *code;                    /* "model_not_found"; NULL: null */
+	const char *param;                   /* NULL: null; Anthropic's errors have none */
+	const char *code;                    /* "model_not_found"; NULL: null; as param */
 	const char *message;                 /* any bytes; cut between characters to fit */
 };
 
 ssize_t openai_write_error(char *out, size_t cap, const struct openai_error *);
-	/* {"error":{"message":...,"type":...,"param":...,"code":...}}: bytes written, no NUL.
-	 * -ENOSPC when cap cannot hold it even with an empty message (512 always can, for our own
-	 * codes). */
+	/* {"error":{"message":...,"type":...,"param":...,"code":...}}, in Anthropic's words
+	 * {"type":"error","error":{"type":...,"message":...}}: bytes written, no NUL.  -ENOSPC when
+	 * cap cannot hold it even with an empty message (512 always can, for our own codes). */
+ssize_t openai_write_error_event(char *out, size_t cap, const struct openai_error *,
+				 uint64_t events);
+	/* The same as an event of that API's streams, with its blank line.  events: how many came
+	 * before (Responses number them). */
 
 /* --- answers ------------------------------------------------------------------------------ */
 
@@ -174,18 +206,27 @@ struct openai_usage {                        /* OPENAI_TOKENS_UNKNOWN: engine di
 
 enum openai_event {
 	OPENAI_EVENT_DATA,
-	OPENAI_EVENT_DONE,                   /* "[DONE]" */
-	OPENAI_EVENT_ERROR,                  /* {"error": ...}: the engine failed after its 200 */
+	OPENAI_EVENT_DONE,                   /* the last word: "[DONE]", message_stop,
+	                                        response.completed or .incomplete */
+	OPENAI_EVENT_ERROR,                  /* the engine failed after its 200 */
+	OPENAI_EVENT_FAILED,                 /* response.failed: both */
 };
 
-enum openai_event openai_event_kind(struct slice data);
-	/* An event's data.  Tens of nanoseconds for one that is only data. */
+enum openai_event openai_event_kind(enum openai_api, struct slice name, struct slice data);
+	/* An event of that API's streams.  Tens of nanoseconds for one that is only data. */
+bool openai_find_id(struct slice json, const char *in, struct slice *ret);
+	/* The top-level member "id" that is a string, or that of the top-level object `in`; json
+	 * may be the beginning of a document only.  False: not there (yet), or no
+	 * openai_is_id. */
+void openai_usage_add(struct openai_usage *sum, const struct openai_usage *said);
+	/* What was said last holds; what was not said stays. */
 bool openai_scan_usage(struct slice json, struct openai_usage *ret);
 	/* An event's data, or the end (or whole) of a JSON answer: the last member "usage" that is
 	 * an object.
 	 * Text an engine generated cannot forge one: there quotes are escaped.
 	 * Understands prompt_tokens and completion_tokens as well as input_tokens and
-	 * output_tokens (Responses, Messages).  False: none. */
+	 * output_tokens (Responses, Messages).  Anthropic counts what came from or went to a cache
+	 * apart: prompt_tokens is the sum.  False: none. */
 
 enum { OPENAI_TAIL_BYTES = 4096 };           /* usage ends an answer, and is short */
 

@@ -2,6 +2,7 @@
 #include "proto/openai.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- errors --- */
@@ -18,6 +19,22 @@ type_of_status(unsigned status)
 		return "rate_limit_error";
 	}
 	return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+static const char *
+messages_type_of_status(unsigned status)
+{
+	switch (status) {
+	case 404:
+		return "not_found_error";
+	case 413:
+		return "request_too_large";
+	case 503:
+		return "overloaded_error";
+	case 504:
+		return "timeout_error";
+	}
+	return status >= 500 ? "api_error" : type_of_status(status);
 }
 
 /* Appends to out[*n]; false when it does not fit. */
@@ -50,27 +67,17 @@ put_string(char *out, size_t cap, size_t *n, const char *text)
 	return put(out, cap, n, "\"");
 }
 
-ssize_t
-openai_write_error(char *out, size_t cap, const struct openai_error *e)
+/* head, the message as far as it fits, tail. */
+static ssize_t
+write_around(char *out, size_t cap, struct slice head, const char *message, struct slice tail)
 {
-	static const char head[] = "{\"error\":{\"message\":\"";
-	const char *p = e->message, *end = p + strlen(p);
-	size_t n = 0, n_tail = 0;
-	char tail[512];
+	const char *p = message, *end = p + strlen(p);
+	size_t n = head.len;
 
-	if (!put(tail, sizeof(tail), &n_tail, "\",\"type\":") ||
-	    !put_string(tail, sizeof(tail), &n_tail, e->type ? e->type
-							      : type_of_status(e->status)) ||
-	    !put(tail, sizeof(tail), &n_tail, ",\"param\":") ||
-	    !put_string(tail, sizeof(tail), &n_tail, e->param) ||
-	    !put(tail, sizeof(tail), &n_tail, ",\"code\":") ||
-	    !put_string(tail, sizeof(tail), &n_tail, e->code) ||
-	    !put(tail, sizeof(tail), &n_tail, "}}"))
+	if (cap < head.len + tail.len)
 		return -ENOSPC;
-	if (cap < sizeof(head) - 1 + n_tail)
-		return -ENOSPC;
-	put(out, cap, &n, head);
-	cap -= n_tail;
+	memcpy(out, head.p, head.len);
+	cap -= tail.len;
 	while (p < end) {                    /* a character at a time, as far as there is room */
 		size_t len = 1;
 
@@ -82,42 +89,199 @@ openai_write_error(char *out, size_t cap, const struct openai_error *e)
 		n += (size_t)r;
 		p += len;
 	}
-	memcpy(out + n, tail, n_tail);
-	return (ssize_t)(n + n_tail);
+	memcpy(out + n, tail.p, tail.len);
+	return (ssize_t)(n + tail.len);
+}
+
+static ssize_t
+write_messages_error(char *out, size_t cap, const struct openai_error *e, struct slice end)
+{
+	char head[256];
+	size_t n = 0;
+
+	if (!put(head, sizeof(head), &n, "{\"type\":\"error\",\"error\":{\"type\":") ||
+	    !put_string(head, sizeof(head), &n,
+			e->type ? e->type : messages_type_of_status(e->status)) ||
+	    !put(head, sizeof(head), &n, ",\"message\":\""))
+		return -ENOSPC;
+	return write_around(out, cap, slice_of(head, n), e->message, end);
+}
+
+/* type, param and code of an error of OpenAI's, behind its message. */
+static bool
+put_details(char *out, size_t cap, size_t *n, const struct openai_error *e, bool type)
+{
+	if (!put(out, cap, n, "\"") ||
+	    (type && (!put(out, cap, n, ",\"type\":") ||
+		      !put_string(out, cap, n, e->type ? e->type : type_of_status(e->status)))))
+		return false;
+	return put(out, cap, n, ",\"param\":") && put_string(out, cap, n, e->param) &&
+	       put(out, cap, n, ",\"code\":") && put_string(out, cap, n, e->code);
+}
+
+ssize_t
+openai_write_error(char *out, size_t cap, const struct openai_error *e)
+{
+	char tail[512];
+	size_t n = 0;
+
+	if (e->api == OPENAI_API_MESSAGES)
+		return write_messages_error(out, cap, e, SLICE_LIT("\"}}"));
+	if (!put_details(tail, sizeof(tail), &n, e, true) ||
+	    !put(tail, sizeof(tail), &n, "}}"))
+		return -ENOSPC;
+	return write_around(out, cap, SLICE_LIT("{\"error\":{\"message\":\""), e->message,
+			    slice_of(tail, n));
+}
+
+static ssize_t
+write_responses_event(char *out, size_t cap, const struct openai_error *e, uint64_t events)
+{
+	char tail[512];
+	size_t n = 0;
+
+	if (!put_details(tail, sizeof(tail) - 64, &n, e, false))
+		return -ENOSPC;
+	n += (size_t)snprintf(tail + n, 64, ",\"sequence_number\":%llu}\n\n",
+			      (unsigned long long)events);
+	return write_around(out, cap, SLICE_LIT("{\"type\":\"error\",\"message\":\""),
+			    e->message, slice_of(tail, n));
+}
+
+ssize_t
+openai_write_error_event(char *out, size_t cap, const struct openai_error *e, uint64_t events)
+{
+	const char *before = e->api == OPENAI_API_PLAIN ? "data: " : "event: error\ndata: ";
+	size_t n = 0;
+	ssize_t r;
+
+	if (cap < 2 || !put(out, cap - 2, &n, before))
+		return -ENOSPC;
+	if (e->api == OPENAI_API_RESPONSES) {
+		r = write_responses_event(out + n, cap - n, e, events);
+		return r < 0 ? r : (ssize_t)n + r;
+	}
+	r = openai_write_error(out + n, cap - 2 - n, e);
+	if (r < 0)
+		return r;
+	memcpy(out + n + r, "\n\n", 2);
+	return (ssize_t)n + r + 2;
 }
 
 /* --- answers --- */
 
-enum openai_event
-openai_event_kind(struct slice data)
+static bool
+is_error(struct slice data)
 {
 	struct json_string key, s;
 	struct json_cursor c;
 
-	if (slice_eq_str(data, "[DONE]"))
-		return OPENAI_EVENT_DONE;
 	if (data.len == 0 || !memmem(data.p, data.len, "\"error\"", 7))
-		return OPENAI_EVENT_DATA;
+		return false;
 	json_begin(&c, data.p, data.len);
 	if (json_peek(&c) != JSON_IS_OBJECT)
-		return OPENAI_EVENT_DATA;
+		return false;
 	json_enter_object(&c);
 	while (json_next_member(&c, &key)) {
 		enum json_type type = json_peek(&c);
 
 		if (json_string_eq(&key, "error") && type != JSON_IS_NULL &&
 		    type != JSON_IS_INVALID)
-			return OPENAI_EVENT_ERROR;
+			return true;
 		/* {"object":"error", ...} and {"type":"error", ...} */
 		if (type == JSON_IS_STRING &&
 		    (json_string_eq(&key, "object") || json_string_eq(&key, "type"))) {
 			if (json_get_string(&c, &s) && json_string_eq(&s, "error"))
-				return OPENAI_EVENT_ERROR;
+				return true;
 			continue;
 		}
 		json_skip(&c);
 	}
-	return OPENAI_EVENT_DATA;
+	return false;
+}
+
+/* The top-level member of that name, when it is a string; absent. */
+static struct json_string
+string_member(struct slice json, const char *in, const char *name)
+{
+	struct json_string key, s = {0};
+	struct json_cursor c;
+
+	json_begin(&c, json.p, json.len);
+	if (json_peek(&c) != JSON_IS_OBJECT)
+		return s;
+	json_enter_object(&c);
+	while (json_next_member(&c, &key)) {
+		enum json_type type = json_peek(&c);
+
+		if (in && type == JSON_IS_OBJECT && json_string_eq(&key, in)) {
+			json_enter_object(&c);
+			in = NULL;
+		} else if (!in && type == JSON_IS_STRING && json_string_eq(&key, name)) {
+			if (!json_get_string(&c, &s))
+				s = (struct json_string){0};
+			return s;
+		} else {
+			json_skip(&c);
+		}
+	}
+	return s;
+}
+
+/* Named events say what they are by name, and, engines agree, once more in `type`. */
+static enum openai_event
+named_event_kind(enum openai_api api, struct slice name, struct slice data)
+{
+	struct json_string type;
+
+	if (name.len == 0 && data.len > 0) {
+		type = string_member(data, NULL, "type");
+		name = type.raw;
+	}
+	if (slice_eq_str(name, "error"))
+		return OPENAI_EVENT_ERROR;
+	if (api == OPENAI_API_MESSAGES)
+		return slice_eq_str(name, "message_stop") ? OPENAI_EVENT_DONE : OPENAI_EVENT_DATA;
+	if (slice_eq_str(name, "response.completed") || slice_eq_str(name, "response.incomplete"))
+		return OPENAI_EVENT_DONE;
+	return slice_eq_str(name, "response.failed") ? OPENAI_EVENT_FAILED : OPENAI_EVENT_DATA;
+}
+
+enum openai_event
+openai_event_kind(enum openai_api api, struct slice name, struct slice data)
+{
+	if (slice_eq_str(data, "[DONE]"))
+		return OPENAI_EVENT_DONE;
+	if (api != OPENAI_API_PLAIN) {
+		enum openai_event kind = named_event_kind(api, name, data);
+
+		/* A failure before the first event comes as an engine's plain error. */
+		if (kind != OPENAI_EVENT_DATA || name.len > 0)
+			return kind;
+	}
+	return is_error(data) ? OPENAI_EVENT_ERROR : OPENAI_EVENT_DATA;
+}
+
+bool
+openai_find_id(struct slice json, const char *in, struct slice *ret)
+{
+	struct json_string s = string_member(json, in, "id");
+
+	if (!s.raw.p || s.escaped || !openai_is_id(s.raw))
+		return false;
+	*ret = s.raw;
+	return true;
+}
+
+void
+openai_usage_add(struct openai_usage *sum, const struct openai_usage *said)
+{
+	if (said->prompt_tokens != OPENAI_TOKENS_UNKNOWN)
+		sum->prompt_tokens = said->prompt_tokens;
+	if (said->completion_tokens != OPENAI_TOKENS_UNKNOWN)
+		sum->completion_tokens = said->completion_tokens;
+	if (said->cached_tokens != OPENAI_TOKENS_UNKNOWN)
+		sum->cached_tokens = said->cached_tokens;
 }
 
 static void
@@ -135,12 +299,23 @@ take_count(struct json_cursor *c, uint32_t *ret)
 		*ret = (uint32_t)v;
 }
 
+/* Unknown counts nothing. */
+static uint32_t
+sum_of(uint32_t a, uint32_t b)
+{
+	uint64_t sum = (uint64_t)(a == OPENAI_TOKENS_UNKNOWN ? 0 : a) +
+		       (b == OPENAI_TOKENS_UNKNOWN ? 0 : b);
+
+	return sum < OPENAI_TOKENS_UNKNOWN ? (uint32_t)sum : OPENAI_TOKENS_UNKNOWN - 1;
+}
+
 /* The object the cursor stands at, as usage.  False when the object is not whole. */
 static bool
 take_usage(struct json_cursor *c, struct openai_usage *ret)
 {
 	struct openai_usage u = {OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN,
 				 OPENAI_TOKENS_UNKNOWN};
+	uint32_t created = OPENAI_TOKENS_UNKNOWN, read = OPENAI_TOKENS_UNKNOWN;
 	struct json_string key;
 
 	if (!json_enter_object(c))
@@ -152,7 +327,9 @@ take_usage(struct json_cursor *c, struct openai_usage *ret)
 			   json_string_eq(&key, "output_tokens")) {
 			take_count(c, &u.completion_tokens);
 		} else if (json_string_eq(&key, "cache_read_input_tokens")) {
-			take_count(c, &u.cached_tokens);
+			take_count(c, &read);
+		} else if (json_string_eq(&key, "cache_creation_input_tokens")) {
+			take_count(c, &created);
 		} else if ((json_string_eq(&key, "prompt_tokens_details") ||
 			    json_string_eq(&key, "input_tokens_details")) &&
 			   json_peek(c) == JSON_IS_OBJECT) {
@@ -169,6 +346,10 @@ take_usage(struct json_cursor *c, struct openai_usage *ret)
 	}
 	if (c->why)
 		return false;
+	if (read != OPENAI_TOKENS_UNKNOWN)
+		u.cached_tokens = read;
+	if (u.prompt_tokens != OPENAI_TOKENS_UNKNOWN)
+		u.prompt_tokens = sum_of(u.prompt_tokens, sum_of(read, created));
 	*ret = u;
 	return true;
 }

@@ -189,45 +189,131 @@ sample_read(struct text line, struct prometheus_sample *ret_sample)
 	return true;
 }
 
+static void
+line_failed(struct prometheus_reader *r)
+{
+	if (r->stats.failed++ == 0)
+		r->stats.failed_line = r->line;
+	if (r->bad)
+		r->bad(r->arg, r->line);
+}
+
+/* A whole line, without its newline. */
+static void
+line_read(struct prometheus_reader *r, const char *p, size_t len)
+{
+	struct text line = {p, p + len};
+	struct prometheus_sample s;
+
+	if (r->line++ == 0 && len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+		line.p += 3;            /* a byte order mark */
+	if (len > 0 && line.end[-1] == '\r')
+		line.end--;
+	skip_blanks(&line);
+	if (line.p == line.end)
+		return;
+	if (*line.p == '#') {
+		if (line.end - line.p == 5 && memcmp(line.p, "# EOF", 5) == 0)
+			r->stats.eof = true;
+		return;
+	}
+	if (r->want && is_name_start(*line.p) &&
+	    !r->want(r->arg, line.p, (size_t)(line.end - line.p))) {
+		r->stats.samples++;
+		return;
+	}
+	if (!sample_read(line, &s)) {
+		line_failed(r);
+		return;
+	}
+	s.line = r->line;
+	r->stats.samples++;
+	r->stats.not_finite += !s.finite;
+	r->sample(r->arg, &s);
+}
+
+void
+prometheus_begin(struct prometheus_reader *r, prometheus_sample_f *cb, void *arg)
+{
+	r->sample = cb;
+	r->want = NULL;
+	r->bad = NULL;
+	r->arg = arg;
+	r->stats = (struct prometheus_stats){0};
+	r->line = 0;
+	r->held = 0;
+	r->overlong = false;
+}
+
+static void
+hold(struct prometheus_reader *r, const char *p, size_t len)
+{
+	size_t room = sizeof r->hold - r->held;
+
+	r->overlong |= len > room;
+	if (len > room)
+		len = room;
+	memcpy(r->hold + r->held, p, len);
+	r->held += len;
+}
+
+void
+prometheus_feed(struct prometheus_reader *r, const char *bytes, size_t len)
+{
+	const char *p = bytes, *end = len ? bytes + len : bytes;
+
+	while (p < end) {
+		const char *nl = memchr(p, '\n', (size_t)(end - p));
+
+		if (!nl) {
+			hold(r, p, (size_t)(end - p));
+			return;
+		}
+		if (r->held == 0) {
+			line_read(r, p, (size_t)(nl - p));
+		} else {
+			hold(r, p, (size_t)(nl - p));
+			if (!r->overlong) {
+				line_read(r, r->hold, r->held);
+			} else {
+				r->line++;
+				if (r->hold[0] != '#')
+					line_failed(r);
+			}
+			r->held = 0;
+			r->overlong = false;
+		}
+		p = nl + 1;
+	}
+}
+
+/* A last line without an end is not read: "12" may be the start of "1234". */
+void
+prometheus_end(struct prometheus_reader *r)
+{
+	struct text last = {r->hold, r->hold + r->held};
+
+	if (r->held > 0 && last.end[-1] == '\r')
+		last.end--;
+	skip_blanks(&last);
+	if (last.p == last.end)
+		r->held = 0;
+	else if (last.end - last.p == 5 && memcmp(last.p, "# EOF", 5) == 0)
+		r->stats.eof = true;
+	else if (*last.p != '#')
+		r->stats.truncated = true;
+}
+
 void
 prometheus_parse(const char *page, size_t len, prometheus_sample_f *cb, void *arg,
 		 struct prometheus_stats *ret_stats)
 {
-	struct prometheus_stats st = {0};
-	const char *p = page, *end = len ? page + len : page;
-	unsigned number = 0;
+	struct prometheus_reader r;
 
-	while (p < end) {
-		const char *nl = memchr(p, '\n', (size_t)(end - p));
-		struct text line = {p, nl ? nl : end};
-		struct prometheus_sample s;
-
-		number++;
-		p = nl ? nl + 1 : end;
-		if (line.p < line.end && line.end[-1] == '\r')
-			line.end--;
-		skip_blanks(&line);
-		if (line.p == line.end)
-			continue;
-		if (*line.p == '#') {
-			if (line.end - line.p == 5 && memcmp(line.p, "# EOF", 5) == 0)
-				st.eof = true;
-			continue;
-		}
-		if (!nl) { /* "12" may be the start of "1234" */
-			st.truncated = true;
-			break;
-		}
-		if (!sample_read(line, &s)) {
-			if (st.failed++ == 0)
-				st.failed_line = number;
-			continue;
-		}
-		st.samples++;
-		st.not_finite += !s.finite;
-		cb(arg, &s);
-	}
-	*ret_stats = st;
+	prometheus_begin(&r, cb, arg);
+	prometheus_feed(&r, page, len);
+	prometheus_end(&r);
+	*ret_stats = r.stats;
 }
 
 bool
