@@ -7,6 +7,8 @@
  * fresh ones are touched: first touch costs 4.5 us a page.  Large ones give their pages back: what
  * a burst of long prompts took does not stay taken.  When nothing of a size is left, freed
  * neighbours are joined: many small regions at once must not keep large ones away for ever.
+ * Crash      bytes half written were never asked about (slot.h W1 comes after them); the lists die
+ *            with the ingress, the segment with its last reader.  Nobody repairs.
  * Writers    the owning ingress.  Readers: policy processes, by slot.
  */
 #pragma once

@@ -3,6 +3,11 @@
 
 #include <errno.h>
 
+#ifndef COLUMN_STORE_POINT
+#define COLUMN_STORE_POINT() ((void)0)  /* as latch.h's: for tests */
+#define COLUMN_LOAD_POINT()  ((void)0)
+#endif
+
 static size_t
 column_size(uint32_t rows)
 {
@@ -68,10 +73,21 @@ column_detach(struct column *column)
 	*column = (struct column){.seg.fd = -1};
 }
 
+const char *
+cell_turn_name(enum cell_turn turn)
+{
+	static const char *const names[CELL_TURNS] = {
+		"-", "unreached", "broke", "unavailable", "closing",
+	};
+
+	return (unsigned)turn < CELL_TURNS ? names[turn] : "unknown";
+}
+
 uint32_t
 column_applied(const struct column *column, uint32_t policy_incarnation)
 {
 	for (unsigned i = 0; i < COLUMN_STREAMS; i++) {
+		COLUMN_LOAD_POINT();
 		uint64_t word =
 			atomic_load_explicit(&column->head->applied[i], memory_order_acquire);
 
@@ -102,7 +118,73 @@ column_apply(struct column *column, uint32_t policy_incarnation, uint32_t number
 			oldest = i;
 		}
 	}
+	COLUMN_STORE_POINT();
 	atomic_store_explicit(&column->head->applied[oldest],
 			      (uint64_t)policy_incarnation << 32 | number,
 			      memory_order_release); /* C1 */
+}
+
+void
+column_clear(struct column *column)
+{
+	static const struct cell_values none;
+
+	atomic_store_explicit(&column->head->alive, 0, memory_order_release);
+	for (uint32_t i = 0; i < column->rows; i++)
+		cell_write(&column->cell[i],
+			   (uint32_t)(atomic_load_explicit(&column->cell[i].word,
+							   memory_order_relaxed) >> 32),
+			   &none);
+}
+
+void
+poison_add(struct poison_ring *ring, uint64_t body_hash, mono_ns until)
+{
+	struct poison *to = &ring->entry[0];
+
+	for (unsigned i = 0; i < POISON_RING; i++) {
+		struct poison *p = &ring->entry[i];
+
+		if (atomic_load_explicit(&p->body_hash, memory_order_relaxed) == body_hash) {
+			to = p;
+			break;
+		}
+		if (atomic_load_explicit(&p->until_ns, memory_order_relaxed) <
+		    atomic_load_explicit(&to->until_ns, memory_order_relaxed))
+			to = p;
+	}
+	/* Never another's hash with our time: a writer that stops here forgets one entry. */
+	atomic_store_explicit(&to->until_ns, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&to->body_hash, body_hash, memory_order_relaxed);
+	atomic_store_explicit(&to->until_ns, until, memory_order_release);              /* P1 */
+	if (atomic_load_explicit(&ring->newest_ns, memory_order_relaxed) < until)
+		atomic_store_explicit(&ring->newest_ns, until, memory_order_release);   /* P2 */
+}
+
+bool
+poison_has(const struct poison_ring *ring, uint64_t body_hash, mono_ns now)
+{
+	if (atomic_load_explicit(&ring->newest_ns, memory_order_acquire) <= now)        /* A2 */
+		return false;
+	for (unsigned i = 0; i < POISON_RING; i++)
+		if (atomic_load_explicit(&ring->entry[i].until_ns, memory_order_acquire) > /* A1 */
+			    now &&
+		    atomic_load_explicit(&ring->entry[i].body_hash, memory_order_relaxed) ==
+			    body_hash)
+			return true;
+	return false;
+}
+
+void
+poison_copy(struct poison_ring *to, const struct poison_ring *from, mono_ns now)
+{
+	for (unsigned i = 0; i < POISON_RING; i++) {
+		const struct poison *p = &from->entry[i];
+		mono_ns until = atomic_load_explicit(&p->until_ns, memory_order_acquire);
+
+		if (until > now)
+			poison_add(to, atomic_load_explicit(&p->body_hash, memory_order_relaxed),
+				   until);
+	}
 }

@@ -3,8 +3,9 @@
  * Question   Given the chained block hashes of a prompt, how many leading blocks does each row
  *            hold, surely (exact) and probably (any)?
  *
- *      segment header 128 | index_header 384 | slot entries 64 x (max_slots + 1)
- *      | buckets 64 x nbuckets | versions u32 x pool_chunks | chunks 8 x chunk_words x pool_chunks
+ *      segment header 128 | index_header 448 | slot entries 64 x (max_slots + 1)
+ *      | buckets 64 x nbuckets | class 0: versions u32 x chunks, chunks of 64 or 128 bytes
+ *      | class 1: versions u32 x chunks, chunks of 8 x ceil((max_slots + 1) / 64) bytes
  *
  *      bucket  w[4], s[4]      all _Atomic u64
  *      w       tag 40 | home displacement 5 | version 11 | low 8 (w[0]: overflow count, saturating:
@@ -14,9 +15,11 @@
  *              bit 63 = 0   bitmap of ids 1..62; the only form where max_slots <= 62
  *              10 ..        ascending id list, 0 ends it: 5 x 12 bits where max_slots <= 4,094,
  *                           3 x 16 above
- *              11 1 ..      pool: zero 13 | version 16 | chunk 32; a chunk is a bitmap of
- *                           chunk_words = ceil((max_slots + 1) / 64) words.  This is class 1 (bit
- *                           61); class 0, chunks of ids, has its bit and its header fields, zero
+ *              11 c ..      pool: class c (bit 61) | zero 13 | version 16 | chunk 32
+ *      chunk   class 0      8 words of 5 ids x 12 bits (zero 4 above), or 16 words of 4 x 16;
+ *                           an id stands in any place, once; 0 is a free place.  Only where
+ *                           max_slots > 511: up to there a bitmap is no longer and holds all ids
+ *              class 1      bitmap of ids, ceil((max_slots + 1) / 64) words
  *      home    (unsigned __int128)h * nbuckets >> 64; probe + 1, at most 32; stop at a count of 0
  *      slot    gen 24 | row 16 | tier 4 | role 4 | zero 8 | state 8
  *
@@ -27,17 +30,58 @@
  *            (P3).  Un-key: w without tag, version + 1, release fence (P4), counters of the
  *            victim's path.  Slot owner change: slot word, epoch + 1 release (P5), then the first
  *            bit.  Reader: w acquire (A2), s acquire (A3), acquire fence, w again (A4; a pool word
- *            also s again); slot words copied before the first bucket, epoch compared at the end
- *            (A5).
- * Crash      Dying between any two stores leaves counters too high at worst (longer probes);
- *            recovery by one scan (index_writer_open).  The rules and what failed without each:
- *            shm/README.md.
+ *            also s again, A6); slot words copied before the first bucket, epoch compared at
+ *            the end (A5).
+ * Crash      What a reader sees if the writer stops after the store named, and who repairs.  R: the
+ *            scan of the next writer (index_writer_open).  K: kvevents at its birth (README,
+ *            "restart").  tests/race/race_index_points stops at each.
+ *
+ *   insert of a key        overflow counts   some too high: a miss probes further, 32 buckets at
+ *     counts, s, w                           most.  R counts anew.
+ *                          s                 no key, so s is not looked at; overwritten by the next
+ *                          w                 done
+ *     evicting one         as un-key, then as insert: in between the victim is nobody's block, the
+ *                          new one not yet anybody's
+ *   un-key                 w                 the block is gone; counts of its path too high (R),
+ *     w, counts                              its chunk is in no set word (R: free)
+ *   holder put or taken,   s                 before or after, nothing between; ids put instead of
+ *     set word                               others go and come in this one store
+ *   holder put, chunk      one word          done, but for ids that go and stand in other words:
+ *     the word, others                       the row is twice there, which counts once.  They go
+ *                                            with their slot (scrub) or their next take.
+ *   several taken, chunk   one word          some are gone and some are not: half a removal.  K
+ *     word by word                           retires all slots of a row with half a batch.
+ *   set to another form    version, words    of a chunk nobody is shown: the set is as before.  R:
+ *     version, words, s                      the chunk is free.
+ *     (list, class 0,      s                 the set has its new form; the chunk it left is in no
+ *     class 1, any to any)                   set word.  R: free.
+ *   slot taken             slot word         no bit of it is set.  K: a live slot that no row names
+ *     slot word, epoch,    epoch             is retired.
+ *     row's name, bits     name              an owner of nothing: K goes on with it
+ *   slot demoted           slot word         readers with a copy of the slot words call it exact
+ *     slot word, epoch                       until R's epoch + 1
+ *   slot retired           slot word         it is seen until R's epoch + 1, then by nobody
+ *     slot word, epoch,    epoch             seen by nobody; K: a name whose slot is not live
+ *     name                                   becomes 0
+ *   scrub                  each removal      as above; the slot is RETIRED and seen by nobody.  R
+ *     removals, slot word                    makes the list of what is left and queues it again.
+ *                          slot word         FREE, and no set names it
+ *   recovery               lane dropped      as un-key
+ *     lanes, counts,       counts            those stored are right, others as before
+ *     statistics, epoch    any               the next scan does it again, and finds right what was
+ *                                            repaired
+ *   any of these           statistics        entries is one off; holders, a slot's stored and
+ *                                            removed are off by the ids that came or went.  R sets
+ *                                            them to what it counted.
+ *
+ *            The writer's lists, free lists and counts of holders per chunk are private and made
+ *            anew by R.  The rules, and what failed without each: shm/README.md.
  * Version    any change of the above bumps INDEX_LAYOUT.
  */
 #pragma once
 #include "shm/segment.h"
 
-#define INDEX_LAYOUT    1u
+#define INDEX_LAYOUT    4u
 #define INDEX_PROBE     32u
 #define INDEX_MIN_BUCKETS 64u           /* the probe window must not meet itself */
 #define INDEX_MAX_SLOTS 65534u
@@ -69,34 +113,76 @@ static inline unsigned index_slot_tier(uint64_t word) { return (unsigned)(word >
 static inline unsigned index_slot_role(uint64_t word) { return (unsigned)(word >> 16) & 15u; }
 static inline unsigned index_slot_state(uint64_t word) { return (unsigned)word & 0xffu; }
 
+/* Why a holder was not noted.  Each under-counts: a row is told to hold less than it does. */
+enum index_cause {
+	INDEX_CAUSE_CLASS_0,                    /* no chunk of ids is free: the list stays */
+	INDEX_CAUSE_CLASS_1,                    /* no bitmap is free: the smaller form stays */
+	INDEX_CAUSE_MEMORY,                     /* the writer's list of the slot cannot grow: no
+						 * memory, or index_writer_limit */
+	INDEX_CAUSE_LOG,                        /* a speculative slot holds INDEX_LOG_MAX */
+	INDEX_CAUSE_SPECULATIVE,                /* no lane, and only a speculative holder to put:
+						 * it displaces no exact one */
+	INDEX_CAUSE_ID,                         /* index_slot_take: every id is taken */
+	INDEX_CAUSE_DEAD,                       /* put into a slot that is not live */
+	INDEX_CAUSES
+};
+const char *index_cause_name(enum index_cause cause);   /* "class_0", ... */
+
+#define INDEX_CLASSES   2u
+
+struct index_pool_header {              /* S; offsets from the segment's start */
+	uint64_t chunks;                        /* 0: this index has no such class */
+	uint64_t off_versions, off_chunks;
+	uint32_t words, pad;                    /* u64 per chunk */
+};
+_Static_assert(sizeof(struct index_pool_header) == 32, "index_pool_header");
+
 struct index_header {                   /* K, geometry by S; one line each */
 	uint64_t nbuckets;
 	uint32_t max_slots, list_bits;     /* list_bits 0: bitmaps in the set word; else 12 or 16 */
-	uint64_t pool_chunks;                   /* of class 1 */
 	uint64_t hash_seed;                     /* S: for blockhash_root, one per deployment */
-	uint64_t off_slots, off_buckets, off_versions, off_pool;      /* from the segment's start */
+	uint64_t off_slots, off_buckets;        /* from the segment's start */
+	uint64_t pad0[3];
 
-	uint64_t small_chunks, off_small;       /* pool class 0: not made, 0 */
-	uint64_t pad0[6];
+	struct index_pool_header pool[INDEX_CLASSES];
 
 	_Atomic uint64_t slots_epoch;           /* alone on its line: every reader asks for it */
 	uint64_t pad1[7];
 
 	_Atomic uint64_t entries, holders;      /* live lanes; set bits (statistics) */
-	_Atomic uint64_t evictions;             /* lanes given up for another key */
-	_Atomic uint64_t refused;               /* puts not done: no lane, no chunk, no memory */
-	_Atomic uint64_t refused_speculative; /* puts not done because they were only speculative */
+	_Atomic uint64_t pool_used[INDEX_CLASSES];      /* chunks in use, quarantine included */
 	_Atomic uint64_t scrubbed;              /* list entries walked */
-	_Atomic uint64_t pool_used;             /* chunks in use, quarantine included */
 	_Atomic uint64_t recoveries;            /* scans done by a writer at birth */
+	_Atomic uint64_t private_bytes;         /* index_writer_bytes, when last it changed */
+	uint64_t pad2;
+
+	_Atomic uint64_t refused[INDEX_CAUSES]; /* puts (_ID: takes) not done, by cause */
+	uint64_t pad3[8 - INDEX_CAUSES];
+
+	_Atomic uint64_t evictions;             /* lanes given up for another key */
+	_Atomic uint64_t evicted;               /* live holders that went with them */
+	_Atomic uint64_t dropped;               /* lanes no writer of ours made, at recoveries */
+	uint64_t pad4[5];
 
 	_Atomic uint64_t routed_seen[8]; /* per ingress index % 8: incarnation 24 | seq 40 */
-	uint64_t pad2[8];
 };
-_Static_assert(sizeof(struct index_header) == 384, "index_header");
+_Static_assert(sizeof(struct index_header) == 448, "index_header");
+_Static_assert(offsetof(struct index_header, pool) == 64, "index_header");
 _Static_assert(offsetof(struct index_header, slots_epoch) == 128, "index_header");
 _Static_assert(offsetof(struct index_header, entries) == 192, "index_header");
-_Static_assert(offsetof(struct index_header, routed_seen) == 256, "index_header");
+_Static_assert(offsetof(struct index_header, refused) == 256, "index_header");
+_Static_assert(offsetof(struct index_header, evictions) == 320, "index_header");
+_Static_assert(offsetof(struct index_header, routed_seen) == 384, "index_header");
+
+static inline uint64_t
+index_refused(const struct index_header *h)             /* for whatever cause */
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < INDEX_CAUSES; i++)
+		sum += atomic_load_explicit(&h->refused[i], memory_order_relaxed);
+	return sum;
+}
 
 /* ---- making (S) ---- */
 int index_create(struct segment *ret, uint64_t blocks, uint32_t max_slots, uint64_t hash_seed);
@@ -106,9 +192,10 @@ int index_create(struct segment *ret, uint64_t blocks, uint32_t max_slots, uint6
 /* ---- reading (any process; one handle per thread) ---- */
 struct index;
 int index_attach(struct index **ret, int fd);
-	/* Takes fd, also on failure.  Whole-header check, then populates a mapping of more than
-	 * 64 MiB (100 ms/GiB: before `ready`, not on the request path).  0, -ESTALE, -EBADMSG,
-	 * -ENOMEM, -errno. */
+	/* Takes fd, also on failure.  Whole-header check, then populates the table of a mapping of
+	 * more than 64 MiB (100 ms/GiB: before `ready`, not on the request path); of the pools only
+	 * what the writer has touched, for a page a reader touches first is memory too.  0,
+	 * -ESTALE, -EBADMSG, -ENOMEM, -errno. */
 int index_attach_mapped(struct index **ret, const struct segment *seg);
 	/* One more handle over a mapping somebody else keeps: further threads of a process,
 	 * tests. */
@@ -137,13 +224,21 @@ unsigned index_holders(struct index *index, uint64_t hash, uint16_t *ret_slot, u
 struct index_writer;
 int index_writer_open(struct index_writer **ret, int fd);
 	/* Takes fd, also on failure.  Whole-header check, epochs + 1, recovery by one scan:
-	 * overflow counters, pool free list and each slot's own list are made anew, broken lanes
-	 * dropped, retired slots queued for scrubbing.  Live slots stay live: the caller then
-	 * retires those its rows do not name (index_slot_word), and those it can no longer keep
-	 * true (shm/README.md, "restart"). */
+	 * overflow counters, pool free lists, slots' counts and each slot's own list are made
+	 * anew, broken lanes dropped, retired slots queued for scrubbing.  Live slots stay live:
+	 * the caller then retires those its rows do not name (index_slot_word), and those it can
+	 * no longer keep true (shm/README.md, "restart").  Keeps other processes from opening it
+	 * (a lock that dies with this one; close no other descriptor of the index meanwhile).
+	 * 0, -EBUSY another process writes, -ESTALE, -EBADMSG, -ENOMEM, -errno. */
 void index_writer_close(struct index_writer **ret);
 struct index_header *index_writer_head(struct index_writer *w);
 struct segment *index_writer_segment(struct index_writer *w);           /* heartbeat */
+uint64_t index_writer_bytes(const struct index_writer *w);
+	/* Private memory: lists of slots (8 bytes an entry) and what is allotted per id and per
+	 * chunk.  While it opens, and during an audit, one byte a bucket more. */
+void index_writer_limit(struct index_writer *w, uint64_t bytes);
+	/* Lists do not grow beyond so many private bytes (0: any number): puts are refused
+	 * instead (INDEX_CAUSE_MEMORY).  The segment's size is fixed at creation. */
 uint32_t index_max_slots(const struct index_writer *w);
 uint64_t index_slot_word(const struct index_writer *w, uint16_t id);    /* 0: no such id */
 struct index_slot *index_slot_entry(struct index_writer *w, uint16_t id);
@@ -151,22 +246,48 @@ struct index_slot *index_slot_entry(struct index_writer *w, uint16_t id);
 	 * such id. */
 uint32_t index_slot_held(const struct index_writer *w, uint16_t id);    /* blocks it holds now */
 
+size_t index_slot_bytes(const struct index_writer *w, uint16_t id);     /* of its list */
+size_t index_slot_growth(const struct index_writer *w, uint16_t id);
+	/* Bytes more that the list has after the next put, if nothing in it is stale; 0: it has
+	 * room. */
+
 uint16_t index_slot_take(struct index_writer *w, uint16_t row, uint32_t row_gen,
 			 enum index_role role, enum index_tier tier, uint32_t block_tokens);
-	/* A LIVE slot; with no FREE id the shortest retired one is scrubbed at once.  0: none. */
+	/* A LIVE slot; with no FREE id the shortest retired one is scrubbed at once.  0: none
+	 * (INDEX_CAUSE_ID). */
 void index_slot_retire(struct index_writer *w, uint16_t id); /* invisible at once; scrubbed later */
 void index_slot_demote(struct index_writer *w, uint16_t id);       /* EXACT -> DEMOTED, one store */
 unsigned index_scrub(struct index_writer *w, unsigned max);
 	/* Walks retired slots' own lists, at most max entries.  Returns the steps done -- an
 	 * entry, or a slot that became FREE; 0: nothing is left to do.  30-60 ns each. */
+#define INDEX_AHEAD     8u              /* blocks of a burst */
+struct index_span {
+	size_t from, to;
+};
+static inline struct index_span
+index_ahead(size_t i, size_t n)
+{
+	struct index_span span = {i ? i + INDEX_AHEAD : 0, i + 2 * INDEX_AHEAD};
+
+	if (i % INDEX_AHEAD != 0)
+		span.to = 0;
+	else if (span.to > n)
+		span.to = n;
+	return span;
+}
+	/* Which of n blocks, worked in order, to prefetch before the i-th: each once, in bursts
+	 * (why: shm/README.md, "what broke").  Worth a third of a put and of a scrub. */
 void index_prefetch(const struct index_writer *w, uint64_t hash);
-	/* Some 16 blocks before the put or take of a batch: worth 2x on a cold table. */
+	/* Before the put or take of a batch, by index_ahead: its home and the bucket after. */
 bool index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead,
 	       unsigned n_instead);
 	/* Adds id to the set of hash, taking the ids `instead` out in the same store (where the
-	 * set is a pool chunk: id first, then those).  Idempotent.  false: refused (counted),
-	 * nothing changed -- a speculative put never evicts a lane with an exact holder, and
-	 * holds INDEX_LOG_MAX blocks. */
+	 * set is a pool chunk: id first, then those).  Idempotent.  false: refused, nothing
+	 * changed; counted by cause (enum index_cause). */
+bool index_put_unless(struct index_writer *w, uint16_t unless, uint16_t id, uint64_t hash,
+		      const uint16_t *instead, unsigned n_instead);
+	/* The same, but nothing where the slot `unless` holds the block: true, too.  0, or no id at
+	 * all: unless none. */
 void index_take(struct index_writer *w, uint64_t hash, const uint16_t *ids, unsigned n);
 	/* Takes ids out of the set; un-keys the lane when nobody is left. */
 bool index_has(struct index_writer *w, uint16_t id, uint64_t hash);
@@ -179,6 +300,8 @@ struct index_audit {
 	uint64_t saturated;                     /* overflow counters at 255 */
 	uint64_t overcounted;               /* counters above the keys that passed: a writer died */
 	uint64_t garbage;                  /* malformed sets, ids without an owner, chunks shared */
+	uint64_t miscounted;                    /* slots whose stored - removed is not the number of
+						 * sets they are in: a writer died */
 };
 int index_audit(const struct index *index, struct index_audit *ret);
 	/* One pass, seconds per GiB.  Exact while the writer rests; meanwhile a rough picture.

@@ -34,7 +34,7 @@ struct tally {                          /* of one row that has live slots, durin
 	uint32_t depth[KINDS];
 };
 
-enum form { FORM_NONE, FORM_LIST, FORM_BITMAP };
+enum form { FORM_NONE, FORM_WORD, FORM_SMALL, FORM_BITMAP };
 
 struct index {
 	struct segment seg;
@@ -42,8 +42,8 @@ struct index {
 	struct index_view v;
 	uint64_t epoch;                         /* of the copy below */
 	bool copied;
-	uint64_t *word;                         /* slot words, private copy */
-	struct owner *owner;                    /* per id: chunk_words * 64 */
+	uint64_t *slot_word;                    /* private copy */
+	struct owner *owner;                    /* per id: set_words * 64 */
 	uint16_t *row_of;                       /* per tally */
 	uint16_t *tally_of;                     /* per row id: subscript + 1; 0 none */
 	uint32_t n_rows;
@@ -53,26 +53,31 @@ struct index {
 	uint64_t *met;                          /* ids whose words must not have changed */
 	/* the set of the block before, and the one just read */
 	enum form form;
-	uint64_t last_word;                     /* FORM_LIST, or a bitmap in the set word */
-	uint64_t *set, *next;
+	uint64_t word;                          /* FORM_WORD: the set word */
+	uint64_t small[SMALL_WORDS], small_next[SMALL_WORDS];
+	uint16_t few[SMALL_MAX];                /* FORM_SMALL: its ids, each once */
+	unsigned n_few;
+	uint64_t *set, *next;                   /* FORM_BITMAP */
+	uint64_t *seen, tick;                   /* per id: the last set of few ids it was in */
 };
 
 static int
 index_alloc(struct index *x)
 {
-	size_t ids = (size_t)x->v.chunk_words * 64;
+	size_t ids = (size_t)x->v.set_words * 64;
 
-	x->word = calloc(ids, sizeof x->word[0]);
+	x->slot_word = calloc(ids, sizeof x->slot_word[0]);
 	x->owner = calloc(ids, sizeof x->owner[0]);
 	x->row_of = calloc(ids, sizeof x->row_of[0]);
 	x->tally_of = calloc(1u << 16, sizeof x->tally_of[0]);
 	x->tally = calloc(ids, sizeof x->tally[0]);
 	x->first = calloc(ids, sizeof x->first[0]);
-	x->met = calloc(x->v.chunk_words, sizeof x->met[0]);
-	x->set = calloc(x->v.chunk_words, sizeof x->set[0]);
-	x->next = calloc(x->v.chunk_words, sizeof x->next[0]);
-	if (!x->word || !x->owner || !x->row_of || !x->tally_of || !x->tally || !x->first ||
-	    !x->met || !x->set || !x->next)
+	x->met = calloc(x->v.set_words, sizeof x->met[0]);
+	x->set = calloc(x->v.set_words, sizeof x->set[0]);
+	x->next = calloc(x->v.set_words, sizeof x->next[0]);
+	x->seen = calloc(ids, sizeof x->seen[0]);
+	if (!x->slot_word || !x->seen || !x->owner || !x->row_of || !x->tally_of || !x->tally ||
+	    !x->first || !x->met || !x->set || !x->next)
 		return -ENOMEM;
 	return 0;
 }
@@ -98,6 +103,41 @@ index_open(struct index **ret, const struct segment *seg, bool owned)
 	return 0;
 }
 
+static void
+populate(char *at, size_t size)
+{
+	volatile const char *byte = at;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (madvise(at, size, MADV_POPULATE_READ) == 0)
+		return;
+	/* An older kernel: touch each page, or the first matches pay for it. */
+	for (size_t off = 0; off < size; off += page)
+		(void)byte[off];
+}
+
+/* All of the table: a page of it not yet written will be.  Of the pools only what is there, since a
+ * page that a reader touches first is allotted all the same. */
+static void
+populate_index(const struct segment *seg, const struct index_header *head)
+{
+	off_t from = 0, to = (off_t)seg->size, page = (off_t)sysconf(_SC_PAGESIZE);
+
+	for (unsigned c = 0; c < INDEX_CLASSES; c++)
+		if ((off_t)head->pool[c].off_versions < to)
+			to = (off_t)head->pool[c].off_versions;
+	to = (to + page - 1) & ~(page - 1);
+	while (from < (off_t)seg->size) {
+		populate((char *)seg->head + from, (size_t)(to - from));
+		from = lseek(seg->fd, to, SEEK_DATA);
+		if (from < 0)
+			return;
+		to = lseek(seg->fd, from, SEEK_HOLE);
+		if (to <= from || to > (off_t)seg->size)
+			return;
+	}
+}
+
 int
 index_attach(struct index **ret, int fd)
 {
@@ -107,19 +147,15 @@ index_attach(struct index **ret, int fd)
 	r = segment_attach(&seg, fd, SEGMENT_INDEX, INDEX_LAYOUT, false);
 	if (r < 0)
 		return r;
-	/* A small one comes by itself, 16 pages a fault: cheaper than to walk it at each birth. */
-	if (seg.size > POPULATE_BYTES && madvise(seg.head, seg.size, MADV_POPULATE_READ) < 0) {
-		/* An older kernel: touch each page, or the first matches pay for it. */
-		volatile const char *at = (const char *)seg.head;
-		size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-		for (size_t off = 0; off < seg.size; off += page)
-			(void)at[off];
-	}
 	r = index_open(ret, &seg, true);
-	if (r < 0)
+	if (r < 0) {
 		segment_detach(&seg);
-	return r;
+		return r;
+	}
+	/* A small one comes by itself, 16 pages a fault: cheaper than to walk it at each birth. */
+	if (seg.size > POPULATE_BYTES)
+		populate_index(&seg, (*ret)->v.head);
+	return 0;
 }
 
 int
@@ -143,7 +179,8 @@ index_detach(struct index **ret)
 	free(x->tally_of);
 	free(x->row_of);
 	free(x->owner);
-	free(x->word);
+	free(x->slot_word);
+	free(x->seen);
 	if (x->owned)
 		segment_detach(&x->seg);
 	free(x);
@@ -193,7 +230,7 @@ slots_copy(struct index *x)
 		struct owner *o = &x->owner[id];
 		uint16_t row = index_slot_row(word);
 
-		x->word[id] = word;
+		x->slot_word[id] = word;
 		o->kinds = 0;
 		if (index_slot_state(word) != INDEX_SLOT_LIVE)
 			continue;
@@ -211,9 +248,33 @@ slots_copy(struct index *x)
 	}
 	x->epoch = epoch;
 	x->copied = true;
+	/* The copy comes before the buckets: a new owner's word read after a bucket that still has
+	 * the last owner's bit would pass the check at the end. */
+	atomic_thread_fence(memory_order_acquire);
 }
 
-/* The set word of hash; a pool chunk is copied to x->next.  False: nobody, or it changed. */
+/* Copies the chunk of a set word that is still *at after it. */
+static bool
+chunk_read(struct index *x, const _Atomic uint64_t *at, uint64_t s)
+{
+	const struct index_view *v = &x->v;
+	enum pool_class class = pool_class(s);
+	uint64_t *to = class == POOL_SMALL ? x->small_next : x->next;
+	const _Atomic uint64_t *from;
+
+	if (!pool_sane(v, s))
+		return false;
+	from = chunk_at(v, class, pool_chunk(s));
+	for (uint32_t k = 0; k < v->pool[class].words; k++) {
+		to[k] = load(&from[k]);
+		INDEX_LOAD_POINT();
+	}
+	atomic_thread_fence(memory_order_acquire);
+	return load(at) == s;                                                           /* A6 */
+}
+
+/* The set word of hash; a pool chunk is copied to x->small_next or x->next.  False: nobody, or it
+ * changed. */
 static bool
 set_read(struct index *x, uint64_t hash, uint64_t *ret)
 {
@@ -235,19 +296,10 @@ set_read(struct index *x, uint64_t hash, uint64_t *ret)
 			uint64_t s = atomic_load_explicit(&bucket->s[i], memory_order_acquire);
 
 			INDEX_LOAD_POINT();
-			if (v->list_bits && set_is_pool(s)) {
-				if (!pool_sane(v, s))
-					return false;
-				const _Atomic uint64_t *from = chunk_at(v, pool_chunk(s));
-				for (uint32_t k = 0; k < v->chunk_words; k++) {
-					x->next[k] = load(&from[k]);
-					INDEX_LOAD_POINT();
-				}
-				atomic_thread_fence(memory_order_acquire);
-				if (load(&bucket->s[i]) != s)
-					return false;
-				INDEX_LOAD_POINT();
-			}
+			if (v->list_bits && set_is_pool(s) &&
+			    !chunk_read(x, &bucket->s[i], s))
+				return false;
+			INDEX_LOAD_POINT();
 			atomic_thread_fence(memory_order_acquire);
 			*ret = s;
 			return load(&bucket->w[i]) >> 8 == w[i] >> 8;                   /* A4 */
@@ -333,7 +385,7 @@ bitmap_step(struct index *x, const uint64_t *was, const uint64_t *is, uint32_t w
 }
 
 static void
-list_step(struct index *x, uint64_t was_word, uint64_t is_word, uint32_t block)
+list_diff(struct index *x, uint64_t was_word, uint64_t is_word, uint32_t block)
 {
 	uint16_t was[LIST_MAX], is[LIST_MAX], went[LIST_MAX];
 	unsigned n_was = list_unpack(&x->v, was_word, was), n_is = list_unpack(&x->v, is_word, is);
@@ -353,57 +405,154 @@ list_step(struct index *x, uint64_t was_word, uint64_t is_word, uint32_t block)
 		id_went(x, went[k], block);
 }
 
-static void
-list_to_bitmap(const struct index *x, uint64_t word, uint64_t *set)
+/* The places of a class 0 chunk are in no order, and a copy taken while an id left one place and
+ * came to another has it twice: each id counts once. */
+static unsigned
+small_unpack(struct index *x, const uint64_t *word, uint16_t *ret)
 {
-	uint16_t id[LIST_MAX];
-	unsigned n = list_unpack(&x->v, word, id);
+	unsigned n = 0;
 
-	memset(set, 0, x->v.chunk_words * sizeof set[0]);
+	x->tick++;
+	for (uint32_t k = 0; k < x->v.pool[POOL_SMALL].words; k++)
+		for (unsigned i = 0; word[k] && i < x->v.small_per_word; i++) {
+			uint16_t id = small_id(&x->v, word[k], i);
+
+			if (id == 0 || id > x->v.max_slots || x->seen[id] == x->tick)
+				continue;
+			x->seen[id] = x->tick;
+			ret[n++] = id;
+		}
+	return n;
+}
+
+/* From one set of few ids, in any order, to the next. */
+static void
+few_step(struct index *x, const uint16_t *was, unsigned n_was, const uint16_t *is, unsigned n_is,
+	 uint32_t block)
+{
+	uint64_t before = ++x->tick, now = ++x->tick;
+
+	for (unsigned i = 0; i < n_was; i++)
+		x->seen[was[i]] = before;
+	for (unsigned i = 0; i < n_is; i++) {
+		if (x->seen[is[i]] != before)
+			id_came(x, is[i]);
+		x->seen[is[i]] = now;
+	}
+	for (unsigned i = 0; i < n_was; i++)
+		if (x->seen[was[i]] != now)
+			id_went(x, was[i], block);
+}
+
+static void
+few_to_bitmap(const struct index *x, const uint16_t *id, unsigned n, uint64_t *set)
+{
+	memset(set, 0, x->v.set_words * sizeof set[0]);
 	for (unsigned i = 0; i < n; i++)
 		set[id[i] / 64] |= 1ull << id[i] % 64;
+}
+
+/* The word is the bitmap. */
+static void
+word_step(struct index *x, uint64_t s, uint32_t block)
+{
+	if (x->form == FORM_NONE)
+		bitmap_first(x, &s, 1);
+	else if (s != x->word)
+		bitmap_step(x, &x->word, &s, 1, block);
+	x->form = FORM_WORD;
+	x->word = s;
+}
+
+/* Either set is a bitmap: compared as such.  few: the ids of the new one, if it is none. */
+static void
+mixed_step(struct index *x, bool bitmap, const uint16_t *few, unsigned n_few, uint32_t block)
+{
+	uint16_t was[LIST_MAX];
+
+	if (!bitmap)
+		few_to_bitmap(x, few, n_few, x->next);
+	if (x->form == FORM_WORD)
+		few_to_bitmap(x, was, list_unpack(&x->v, x->word, was), x->set);
+	else if (x->form == FORM_SMALL)
+		few_to_bitmap(x, x->few, x->n_few, x->set);
+	if (x->form == FORM_NONE)
+		bitmap_first(x, x->next, x->v.set_words);
+	else
+		bitmap_step(x, x->set, x->next, x->v.set_words, block);
+}
+
+static void
+small_step(struct index *x, uint32_t block)
+{
+	uint16_t is[SMALL_MAX], was[LIST_MAX];
+	size_t bytes = x->v.pool[POOL_SMALL].words * sizeof x->small[0];
+	unsigned n_is;
+
+	if (x->form == FORM_SMALL && memcmp(x->small, x->small_next, bytes) == 0)
+		return;                         /* the same holders in the same places */
+	n_is = small_unpack(x, x->small_next, is);
+	if (x->form == FORM_BITMAP)
+		mixed_step(x, false, is, n_is, block);
+	else if (x->form == FORM_SMALL)
+		few_step(x, x->few, x->n_few, is, n_is, block);
+	else if (x->form == FORM_WORD)
+		few_step(x, was, list_unpack(&x->v, x->word, was), is, n_is, block);
+	else
+		for (unsigned i = 0; i < n_is; i++)
+			id_first(x, is[i]);
+	memcpy(x->small, x->small_next, bytes);
+	memcpy(x->few, is, n_is * sizeof is[0]);
+	x->n_few = n_is;
+	x->form = FORM_SMALL;
+}
+
+static void
+list_step(struct index *x, uint64_t s, uint32_t block)
+{
+	uint16_t is[LIST_MAX];
+	unsigned n_is;
+
+	if (x->form == FORM_WORD) {
+		if (s != x->word)               /* else the same holders again */
+			list_diff(x, x->word, s, block);
+	} else {
+		n_is = list_unpack(&x->v, s, is);
+		if (x->form == FORM_BITMAP)
+			mixed_step(x, false, is, n_is, block);
+		else if (x->form == FORM_SMALL)
+			few_step(x, x->few, x->n_few, is, n_is, block);
+		else
+			for (unsigned i = 0; i < n_is; i++)
+				id_first(x, is[i]);
+	}
+	x->form = FORM_WORD;
+	x->word = s;
+}
+
+static void
+bitmap_taken(struct index *x)
+{
+	uint64_t *spare = x->set;
+
+	x->set = x->next;
+	x->next = spare;
+	x->form = FORM_BITMAP;
 }
 
 /* Takes the set of one more block; s as set_read gave it. */
 static void
 set_step(struct index *x, uint64_t s, uint32_t block)
 {
-	uint32_t words = x->v.chunk_words;
-	bool pool = x->v.list_bits != 0 && set_is_pool(s);
-
-	if (!pool && x->form == FORM_LIST && s == x->last_word)
-		return;                         /* the same holders again */
-	if (!pool && x->v.list_bits == 0) {     /* the word is the bitmap; FORM_LIST stands */
-		if (x->form == FORM_NONE)
-			bitmap_first(x, &s, 1);
-		else
-			bitmap_step(x, &x->last_word, &s, 1, block);
-		x->form = FORM_LIST;
-		x->last_word = s;
-		return;
-	}
-	if (!pool && x->form == FORM_LIST) {
-		list_step(x, x->last_word, s, block);
-		x->last_word = s;
-		return;
-	}
-	if (!pool)
-		list_to_bitmap(x, s, x->next);
-	if (x->form == FORM_LIST)
-		list_to_bitmap(x, x->last_word, x->set);
-	if (x->form == FORM_NONE)
-		bitmap_first(x, x->next, words);
-	else
-		bitmap_step(x, x->set, x->next, words, block);
-	if (pool) {
-		uint64_t *spare = x->set;
-
-		x->set = x->next;
-		x->next = spare;
-		x->form = FORM_BITMAP;
+	if (x->v.list_bits == 0) {
+		word_step(x, s, block);
+	} else if (!set_is_pool(s)) {
+		list_step(x, s, block);
+	} else if (pool_class(s) == POOL_SMALL) {
+		small_step(x, block);
 	} else {
-		x->form = FORM_LIST;
-		x->last_word = s;
+		mixed_step(x, true, NULL, 0, block);
+		bitmap_taken(x);
 	}
 }
 
@@ -414,11 +563,11 @@ slots_verify(struct index *x)
 	atomic_thread_fence(memory_order_acquire);
 	if (load(&x->v.head->slots_epoch) == x->epoch)                                  /* A5 */
 		return;
-	for (uint32_t i = 0; i < x->v.chunk_words; i++)
+	for (uint32_t i = 0; i < x->v.set_words; i++)
 		for (uint64_t bits = x->met[i]; bits; bits &= bits - 1) {
 			uint32_t id = i * 64 + (uint32_t)__builtin_ctzll(bits);
 
-			if (load(&x->v.slot[id].word) != x->word[id])
+			if (load(&x->v.slot[id].word) != x->slot_word[id])
 				x->tally[x->owner[id].row].void_ = 1;
 		}
 }
@@ -432,7 +581,7 @@ index_match(struct index *x, const uint64_t *hash, unsigned n, struct index_dept
 
 	slots_copy(x);
 	memset(x->tally, 0, x->n_rows * sizeof x->tally[0]);
-	memset(x->met, 0, v->chunk_words * sizeof x->met[0]);
+	memset(x->met, 0, v->set_words * sizeof x->met[0]);
 	x->n_first = 0;
 	x->form = FORM_NONE;
 	for (unsigned i = 0; i < n && i < PREFETCH_BLOCKS; i++)
@@ -473,6 +622,7 @@ index_match(struct index *x, const uint64_t *hash, unsigned n, struct index_dept
 unsigned
 index_holders(struct index *x, uint64_t hash, uint16_t *ret_slot, unsigned max)
 {
+	uint16_t few[SMALL_MAX];
 	uint64_t s, bits;
 	unsigned n = 0;
 
@@ -482,8 +632,10 @@ index_holders(struct index *x, uint64_t hash, uint16_t *ret_slot, unsigned max)
 	if (x->v.list_bits == 0)
 		x->next[0] = s;
 	else if (!set_is_pool(s))
-		list_to_bitmap(x, s, x->next);
-	for (uint32_t i = 0; i < x->v.chunk_words; i++)
+		few_to_bitmap(x, few, list_unpack(&x->v, s, few), x->next);
+	else if (pool_class(s) == POOL_SMALL)
+		few_to_bitmap(x, few, small_unpack(x, x->small_next, few), x->next);
+	for (uint32_t i = 0; i < x->v.set_words; i++)
 		for (bits = x->next[i]; bits && n < max; bits &= bits - 1) {
 			uint32_t id = i * 64 + (uint32_t)__builtin_ctzll(bits);
 

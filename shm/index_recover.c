@@ -54,7 +54,7 @@ lane_sane(const struct index_writer *w, uint64_t s, unsigned n)
 {
 	if (n == 0 || n == SET_MALFORMED)
 		return false;
-	if (w->v.list_bits && set_is_pool(s) && w->chunk_held[pool_chunk(s)] != 0)
+	if (w->v.list_bits && set_is_pool(s) && w->chunks[pool_class(s)].held[pool_chunk(s)] != 0)
 		return false;                   /* a chunk has one lane */
 	for (unsigned i = 0; i < n; i++)
 		if (slot_state(w, w->ids[i]) == INDEX_SLOT_FREE)
@@ -75,10 +75,11 @@ recover_lane(struct index_writer *w, uint64_t b, unsigned lane, uint8_t *passed)
 	if (!lane_sane(w, s, n)) {
 		store_release(&bucket->w[lane], w_pack(0, 0, w_version(word) + 1,
 						       lane == 0 ? w_count(word) : 0));
+		stat_add(&w->v.head->dropped, 1);
 		return 0;
 	}
 	if (w->v.list_bits && set_is_pool(s))
-		w->chunk_held[pool_chunk(s)] = (uint16_t)n;
+		w->chunks[pool_class(s)].held[pool_chunk(s)] = (uint16_t)n;
 	for (unsigned d = 1; d <= displacement; d++)
 		passed[bucket_back(&w->v, b, d)]++;             /* 124 at most */
 
@@ -87,7 +88,7 @@ recover_lane(struct index_writer *w, uint64_t b, unsigned lane, uint8_t *passed)
 	for (unsigned i = 0; i < n; i++) {
 		struct slot_log *log = &w->log[w->ids[i]];
 
-		if (log_reserve(log) < 0)
+		if (log_reserve(w, log) < 0)
 			return -ENOMEM;
 		log->hash[log->n++] = alias;
 		log->held++;
@@ -109,13 +110,34 @@ recover_counters(struct index_writer *w, const uint8_t *passed)
 	}
 }
 
+/* What a slot's two counts say it holds is what it holds: the predecessor may have died between a
+ * set's store and theirs. */
 static void
-recover_chunks(struct index_writer *w)
+recover_counts(struct index_writer *w, uint32_t id)
 {
-	for (uint32_t chunk = w->v.pool_chunks; chunk-- > 0;)
-		if (w->chunk_held[chunk] == 0)
-			w->free_chunks[w->n_free_chunks++] = chunk;
-	stat_add(&w->v.head->pool_used, w->v.pool_chunks - w->n_free_chunks);
+	struct index_slot *slot = &w->v.slot[id];
+	uint64_t stored = load(&slot->stored), held = w->log[id].held;
+
+	if (slot_state(w, (uint16_t)id) == INDEX_SLOT_FREE)
+		return;
+	if (stored < held) {
+		stored = held;
+		atomic_store_explicit(&slot->stored, stored, memory_order_relaxed);
+	}
+	atomic_store_explicit(&slot->removed, stored - held, memory_order_relaxed);
+}
+
+static void
+recover_chunks(struct index_writer *w, enum pool_class class)
+{
+	struct chunks *p = &w->chunks[class];
+	uint32_t chunks = w->v.pool[class].chunks;
+
+	for (uint32_t chunk = chunks; chunk-- > 0;)     /* low ones first: fewer pages touched */
+		if (p->held[chunk] == 0)
+			p->free[p->n_free++] = chunk;
+	atomic_store_explicit(&w->v.head->pool_used[class], chunks - p->n_free,
+			      memory_order_relaxed);
 }
 
 int
@@ -129,19 +151,16 @@ index_recover(struct index_writer *w)
 		return -ENOMEM;
 	atomic_store_explicit(&head->entries, 0, memory_order_relaxed);
 	atomic_store_explicit(&head->holders, 0, memory_order_relaxed);
-	atomic_store_explicit(&head->pool_used, 0, memory_order_relaxed);
 	recover_slots(w);
 	for (uint64_t b = 0; r == 0 && b < w->v.nbuckets; b++)
 		for (unsigned lane = 0; r == 0 && lane < LANES; lane++)
 			r = recover_lane(w, b, lane, passed);
 	if (r == 0) {
 		recover_counters(w, passed);
-		recover_chunks(w);
-		for (uint32_t id = 1; id <= w->v.max_slots; id++) {
-			size_t twice = w->log[id].n * 2;
-
-			w->log[id].compact_at = twice > LOG_COMPACT ? twice : LOG_COMPACT;
-		}
+		recover_chunks(w, POOL_SMALL);
+		recover_chunks(w, POOL_BITMAP);
+		for (uint32_t id = 1; id <= w->v.max_slots; id++)
+			recover_counts(w, id);
 		epoch_bump(w);
 		stat_add(&head->recoveries, 1);
 	}

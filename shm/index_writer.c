@@ -1,13 +1,10 @@
-/* shm/index_writer.c -- putting holders into the index and taking them out; order in index.h.
- *
- * Each function names the state a reader sees between its stores only where that is not "before" or
- * "after": there is one such place, the removal of several ids from a pool chunk.
- */
+/* shm/index_writer.c -- keys of the index: found, put where there is room, given up; the sets of
+ * their holders are in index_sets.c, the order in index.h. */
 #include "shm/index_writer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void
 writer_free(struct index_writer *w)
@@ -17,13 +14,27 @@ writer_free(struct index_writer *w)
 			free(w->log[id].hash);
 	free(w->words);
 	free(w->ids);
-	free(w->chunk_held);
-	free(w->free_chunks);
+	for (unsigned c = 0; c < INDEX_CLASSES; c++) {
+		free(w->chunks[c].held);
+		free(w->chunks[c].free);
+	}
 	free(w->retired);
 	free(w->free_ids);
 	free(w->log);
 	segment_detach(&w->seg);
 	free(w);
+}
+
+/* A process's lock, not a descriptor's: the supervisor's own descriptor is the same open file.  It
+ * goes with the process, however that ends, and with any descriptor of the index that it closes. */
+static int
+writer_lock(int fd)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+
+	if (fcntl(fd, F_SETLK, &lock) == 0)
+		return 0;
+	return errno == EACCES || errno == EAGAIN ? -EBUSY : -errno;
 }
 
 int
@@ -39,20 +50,33 @@ index_writer_open(struct index_writer **ret, int fd)
 		free(w);
 		return r;
 	}
+	r = writer_lock(fd);
+	if (r < 0)
+		goto fail;
 	r = index_view_open(&w->v, &w->seg);
 	if (r < 0)
 		goto fail;
 	r = -ENOMEM;
+	w->bytes = sizeof *w + (w->v.max_slots + 1u) * sizeof w->log[0] +
+		   w->v.max_slots * (sizeof w->free_ids[0] + sizeof w->retired[0] +
+				     sizeof w->ids[0]) +
+		   (w->v.set_words + SMALL_WORDS) * sizeof w->words[0];
 	w->log = calloc(w->v.max_slots + 1u, sizeof w->log[0]);
 	w->free_ids = calloc(w->v.max_slots, sizeof w->free_ids[0]);
 	w->retired = calloc(w->v.max_slots, sizeof w->retired[0]);
-	w->free_chunks = calloc(w->v.pool_chunks + 1u, sizeof w->free_chunks[0]);
-	w->chunk_held = calloc(w->v.pool_chunks + 1u, sizeof w->chunk_held[0]);
 	w->ids = calloc(w->v.max_slots, sizeof w->ids[0]);
-	w->words = calloc(w->v.chunk_words, sizeof w->words[0]);
-	if (!w->log || !w->free_ids || !w->retired || !w->free_chunks || !w->chunk_held ||
-	    !w->ids || !w->words)
+	w->words = calloc(w->v.set_words + SMALL_WORDS, sizeof w->words[0]);
+	if (!w->log || !w->free_ids || !w->retired || !w->ids || !w->words)
 		goto fail;
+	for (unsigned c = 0; c < INDEX_CLASSES; c++) {
+		struct chunks *p = &w->chunks[c];
+
+		p->free = calloc(w->v.pool[c].chunks + 1u, sizeof p->free[0]);
+		p->held = calloc(w->v.pool[c].chunks + 1u, sizeof p->held[0]);
+		if (!p->free || !p->held)
+			goto fail;
+		w->bytes += (w->v.pool[c].chunks + 1ull) * (sizeof p->free[0] + sizeof p->held[0]);
+	}
 	segment_claim(&w->seg);
 	r = index_recover(w);
 	if (r < 0)
@@ -72,6 +96,18 @@ index_writer_close(struct index_writer **ret)
 	*ret = NULL;
 }
 
+uint64_t
+index_writer_bytes(const struct index_writer *w)
+{
+	return w->bytes;
+}
+
+void
+index_writer_limit(struct index_writer *w, uint64_t bytes)
+{
+	w->limit = bytes;
+}
+
 struct index_header *
 index_writer_head(struct index_writer *w)
 {
@@ -86,19 +122,31 @@ index_writer_segment(struct index_writer *w)
 
 /* ---- lanes ---- */
 
+/* The first lane whose key, without so many low bits, is this; LANE_NONE.  All four are compared:
+ * which one it is no processor can foretell. */
+static inline unsigned
+lane_first(const struct index_bucket *bucket, uint64_t key, unsigned without)
+{
+	unsigned hits = 1u << LANE_NONE;
+
+	for (unsigned i = 0; i < LANES; i++)
+		hits |= (unsigned)(w_key(load(&bucket->w[i])) >> without == key) << i;
+	return (unsigned)__builtin_ctz(hits);
+}
+
 bool
 lane_find(const struct index_view *v, uint64_t hash, struct lane *ret)
 {
-	uint64_t b = home_of(v, hash), tag = tag_of(hash);
+	uint64_t b = home_of(v, hash), key = tag_of(hash) << 5;
 
 	for (unsigned d = 0; d < INDEX_PROBE; d++, b = bucket_after(v, b)) {
 		const struct index_bucket *bucket = &v->bucket[b];
+		unsigned lane = lane_first(bucket, key | d, 0);
 
-		for (unsigned i = 0; i < LANES; i++)
-			if (w_key(load(&bucket->w[i])) == (tag << 5 | d)) {
-				*ret = (struct lane){.bucket = b, .lane = i, .displacement = d};
-				return true;
-			}
+		if (lane != LANE_NONE) {
+			*ret = (struct lane){.bucket = b, .lane = lane, .displacement = d};
+			return true;
+		}
 		if (w_count(load(&bucket->w[0])) == 0)
 			return false;
 	}
@@ -110,12 +158,14 @@ lane_empty(const struct index_view *v, uint64_t hash, struct lane *ret)
 {
 	uint64_t b = home_of(v, hash);
 
-	for (unsigned d = 0; d < INDEX_PROBE; d++, b = bucket_after(v, b))
-		for (unsigned i = 0; i < LANES; i++)
-			if (w_tag(load(&v->bucket[b].w[i])) == 0) {
-				*ret = (struct lane){.bucket = b, .lane = i, .displacement = d};
-				return true;
-			}
+	for (unsigned d = 0; d < INDEX_PROBE; d++, b = bucket_after(v, b)) {
+		unsigned lane = lane_first(&v->bucket[b], 0, 5);
+
+		if (lane != LANE_NONE) {
+			*ret = (struct lane){.bucket = b, .lane = lane, .displacement = d};
+			return true;
+		}
+	}
 	return false;
 }
 
@@ -134,7 +184,7 @@ path_count(struct index_writer *w, uint64_t home, unsigned displacement, bool up
 	}
 }
 
-static void
+void
 holder_account(struct index_writer *w, uint16_t id, bool put)
 {
 	struct index_slot *slot = &w->v.slot[id];
@@ -159,227 +209,14 @@ lane_unkey(struct index_writer *w, uint64_t b, unsigned lane)
 	/* The victim's own path, not the newcomer's: else every counter saturates in time. */
 	path_count(w, bucket_back(&w->v, b, w_displacement(word)), w_displacement(word), false);
 	if (w->v.list_bits && set_is_pool(s) && pool_sane(&w->v, s))
-		chunk_release(w, pool_chunk(s));
+		chunk_release(w, s);
 }
-
-/* ---- pool ---- */
-
-static bool
-chunk_take(struct index_writer *w, uint32_t *ret)
-{
-	if (w->n_free_chunks == 0)
-		return false;
-	*ret = w->free_chunks[--w->n_free_chunks];
-
-	_Atomic uint32_t *version = &w->v.version[*ret];
-
-	INDEX_STORE_POINT();
-	atomic_store_explicit(version, atomic_load_explicit(version, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
-	stat_add(&w->v.head->pool_used, 1);
-	/* Whoever reads a word we write next also sees that the chunk's last set word is gone. */
-	atomic_thread_fence(memory_order_release);
-	return true;
-}
-
-void
-chunk_release(struct index_writer *w, uint32_t chunk)
-{
-	if (w->n_quarantine == QUARANTINE) {
-		w->free_chunks[w->n_free_chunks++] = w->quarantine[w->quarantine_at];
-		stat_add(&w->v.head->pool_used, -1);
-	} else {
-		w->n_quarantine++;
-	}
-	w->quarantine[w->quarantine_at] = chunk;
-	w->quarantine_at = (w->quarantine_at + 1) % QUARANTINE;
-}
-
-/* ---- sets ---- */
 
 bool
-set_has(const struct index_view *v, uint64_t s, uint16_t id)
+refuse(struct index_writer *w, enum index_cause cause)
 {
-	uint16_t ids[LIST_MAX];
-
-	if (v->list_bits == 0)
-		return s >> id & 1;
-	if (set_is_pool(s))
-		return pool_sane(v, s) &&
-		       (load(&chunk_at(v, pool_chunk(s))[id / 64]) >> id % 64 & 1);
-
-	unsigned n = list_unpack(v, s, ids);
-
-	for (unsigned i = 0; i < n; i++)
-		if (ids[i] == id)
-			return true;
+	stat_add(&w->v.head->refused[cause], 1);
 	return false;
-}
-
-static bool
-among(uint16_t id, const uint16_t *ids, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		if (ids[i] == id)
-			return true;
-	return false;
-}
-
-static bool
-refuse(struct index_writer *w)
-{
-	stat_add(&w->v.head->refused, 1);
-	return false;
-}
-
-static bool
-bitmap_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
-	   const uint16_t *instead, unsigned n_instead)
-{
-	uint64_t was = load(at), is = was;
-
-	for (unsigned i = 0; i < n_instead; i++)
-		is &= ~(1ull << instead[i]);
-	is |= 1ull << id;
-	if (is == was)
-		return true;
-	if (!(was >> id & 1)) {
-		if (!log_append(w, id, hash))
-			return refuse(w);
-		holder_account(w, id, true);
-	}
-	store_release(at, is);                                                          /* P3 */
-	for (uint64_t gone = was & ~is; gone; gone &= gone - 1)
-		holder_account(w, (uint16_t)__builtin_ctzll(gone), false);
-	return true;
-}
-
-/* Ids of a full list and one more move to a chunk: filled first, shown after. */
-static bool
-list_to_pool(struct index_writer *w, _Atomic uint64_t *at, const uint16_t *ids, unsigned n,
-	     uint16_t id, uint64_t hash)
-{
-	uint32_t chunk;
-
-	if (w->n_free_chunks == 0 || !log_append(w, id, hash) || !chunk_take(w, &chunk))
-		return refuse(w);
-	memset(w->words, 0, w->v.chunk_words * sizeof w->words[0]);
-	for (unsigned i = 0; i < n; i++)
-		w->words[ids[i] / 64] |= 1ull << ids[i] % 64;
-	w->words[id / 64] |= 1ull << id % 64;
-	for (uint32_t i = 0; i < w->v.chunk_words; i++)
-		store(&chunk_at(&w->v, chunk)[i], w->words[i]);
-	w->chunk_held[chunk] = (uint16_t)(n + 1);
-	holder_account(w, id, true);
-
-	uint32_t version = atomic_load_explicit(&w->v.version[chunk], memory_order_relaxed);
-
-	store_release(at, pool_pack(version, chunk));                                   /* P3 */
-	return true;
-}
-
-static bool
-list_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
-	 const uint16_t *instead, unsigned n_instead)
-{
-	uint16_t was[LIST_MAX], is[LIST_MAX + 1];
-	unsigned n_was = list_unpack(&w->v, load(at), was), n = 0;
-	bool known = false;
-
-	for (unsigned i = 0; i < n_was; i++) {
-		if (was[i] == id)
-			known = true;
-		else if (among(was[i], instead, n_instead))
-			continue;
-		is[n++] = was[i];
-	}
-	if (!known) {
-		if (n == w->v.list_ids) {       /* ids that wait for the scrub go before a chunk */
-			unsigned live = 0;
-
-			for (unsigned i = 0; i < n; i++)
-				if (slot_state(w, is[i]) == INDEX_SLOT_LIVE)
-					is[live++] = is[i];
-			n = live;
-		}
-		if (n == w->v.list_ids)
-			return list_to_pool(w, at, is, n, id, hash);
-		if (!log_append(w, id, hash))
-			return refuse(w);
-
-		unsigned k = n++;
-
-		for (; k > 0 && is[k - 1] > id; k--)
-			is[k] = is[k - 1];
-		is[k] = id;
-		holder_account(w, id, true);
-	} else if (n == n_was) {
-		return true;
-	}
-	store_release(at, list_pack(&w->v, is, n));                                     /* P3 */
-	for (unsigned i = 0; i < n_was; i++)
-		if (!among(was[i], is, n))
-			holder_account(w, was[i], false);
-	return true;
-}
-
-/* At half of what a list holds, not below: a set at the border does not move back and forth. */
-static void
-pool_shrink(struct index_writer *w, _Atomic uint64_t *at)
-{
-	uint64_t s = load(at);
-	uint32_t chunk = pool_chunk(s);
-
-	if (w->chunk_held[chunk] > w->v.list_ids / 2)
-		return;
-
-	unsigned n = index_set_ids(&w->v, s, w->ids);
-
-	store_release(at, list_pack(&w->v, w->ids, n));                                 /* P3 */
-	chunk_release(w, chunk);
-}
-
-static void
-pool_clear(struct index_writer *w, uint32_t chunk, uint16_t id)
-{
-	_Atomic uint64_t *word = &chunk_at(&w->v, chunk)[id / 64];
-	uint64_t was = load(word);
-
-	if (!(was >> id % 64 & 1))
-		return;
-	w->chunk_held[chunk]--;
-	holder_account(w, id, false);
-	store_release(word, was & ~(1ull << id % 64));
-}
-
-static bool
-pool_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
-	 const uint16_t *instead, unsigned n_instead)
-{
-	uint32_t chunk = pool_chunk(load(at));
-	_Atomic uint64_t *word = &chunk_at(&w->v, chunk)[id / 64];
-	uint64_t was = load(word), is = was | 1ull << id % 64;
-
-	if (was != is) {
-		if (!log_append(w, id, hash))
-			return refuse(w);
-		w->chunk_held[chunk]++;
-		holder_account(w, id, true);
-	}
-	for (unsigned i = 0; i < n_instead; i++)
-		if (instead[i] != id && instead[i] / 64 == id / 64 && is >> instead[i] % 64 & 1) {
-			is &= ~(1ull << instead[i] % 64);
-			w->chunk_held[chunk]--;
-			holder_account(w, instead[i], false);
-		}
-	if (is != was)
-		store_release(word, is);                                                /* P3 */
-	/* Between these a reader sees the row twice in the set: once is what counts. */
-	for (unsigned i = 0; i < n_instead; i++)
-		if (instead[i] != id)
-			pool_clear(w, chunk, instead[i]);
-	pool_shrink(w, at);
-	return true;
 }
 
 /* ---- keys ---- */
@@ -414,6 +251,18 @@ victim_choose(struct index_writer *w, uint64_t home, bool speculative)
 	return best;
 }
 
+static void
+lane_evict(struct index_writer *w, uint64_t b, unsigned lane)
+{
+	unsigned n = index_set_ids(&w->v, load(&w->v.bucket[b].s[lane]), w->ids), live = 0;
+
+	for (unsigned i = 0; n != SET_MALFORMED && i < n; i++)
+		live += slot_state(w, w->ids[i]) == INDEX_SLOT_LIVE;
+	stat_add(&w->v.head->evictions, 1);
+	stat_add(&w->v.head->evicted, live);
+	lane_unkey(w, b, lane);
+}
+
 static bool
 key_insert(struct index_writer *w, uint16_t id, uint64_t hash)
 {
@@ -426,23 +275,19 @@ key_insert(struct index_writer *w, uint16_t id, uint64_t hash)
 		bool speculative = slot_role(w, id) == INDEX_SPECULATIVE;
 
 		at = (struct lane){.bucket = home, .lane = victim_choose(w, home, speculative)};
-		if (at.lane == LANE_NONE) {
-			stat_add(&v->head->refused_speculative, 1);
-			return false;
-		}
+		if (at.lane == LANE_NONE)
+			return refuse(w, INDEX_CAUSE_SPECULATIVE);
 	}
 	if (!log_append(w, id, hash))
-		return refuse(w);
-	if (full) {
-		lane_unkey(w, at.bucket, at.lane);
-		stat_add(&v->head->evictions, 1);
-	}
+		return false;
+	if (full)
+		lane_evict(w, at.bucket, at.lane);
 
 	struct index_bucket *bucket = &v->bucket[at.bucket];
 
 	path_count(w, home, at.displacement, true);
 	atomic_thread_fence(memory_order_release);                                      /* P1 */
-	store(&bucket->s[at.lane], v->list_bits == 0 ? 1ull << id : list_pack(v, &id, 1));
+	store(&bucket->s[at.lane], set_of_one(v, id));
 	holder_account(w, id, true);
 	stat_add(&v->head->entries, 1);
 
@@ -454,26 +299,30 @@ key_insert(struct index_writer *w, uint16_t id, uint64_t hash)
 }
 
 bool
-index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead,
-	  unsigned n_instead)
+index_put_unless(struct index_writer *w, uint16_t unless, uint16_t id, uint64_t hash,
+		 const uint16_t *instead, unsigned n_instead)
 {
+	_Atomic uint64_t *set;
 	struct lane at;
 
 	if (!id_valid(w, id) || slot_state(w, id) != INDEX_SLOT_LIVE)
-		return refuse(w);
+		return refuse(w, INDEX_CAUSE_DEAD);
 	for (unsigned i = 0; i < n_instead; i++)
 		if (!id_valid(w, instead[i]))
-			return refuse(w);
+			return refuse(w, INDEX_CAUSE_DEAD);
 	if (!lane_find(&w->v, hash, &at))
 		return key_insert(w, id, hash);
+	set = &w->v.bucket[at.bucket].s[at.lane];
+	if (id_valid(w, unless) && set_has(&w->v, load(set), unless))
+		return true;
+	return set_put(w, set, id, hash, instead, n_instead);
+}
 
-	_Atomic uint64_t *s = &w->v.bucket[at.bucket].s[at.lane];
-
-	if (w->v.list_bits == 0)
-		return bitmap_put(w, s, id, hash, instead, n_instead);
-	if (set_is_pool(load(s)))
-		return pool_put(w, s, id, hash, instead, n_instead);
-	return list_put(w, s, id, hash, instead, n_instead);
+bool
+index_put(struct index_writer *w, uint16_t id, uint64_t hash, const uint16_t *instead,
+	  unsigned n_instead)
+{
+	return index_put_unless(w, 0, id, hash, instead, n_instead);
 }
 
 void
@@ -481,60 +330,9 @@ index_take(struct index_writer *w, uint64_t hash, const uint16_t *ids, unsigned 
 {
 	struct lane at;
 
-	if (!lane_find(&w->v, hash, &at))
-		return;
-
-	_Atomic uint64_t *s = &w->v.bucket[at.bucket].s[at.lane];
-	uint64_t was = load(s), is;
-
-	if (w->v.list_bits && set_is_pool(was)) {
-		unsigned gone = 0;
-
-		for (unsigned i = 0; i < n; i++)
-			if (id_valid(w, ids[i]) && !among(ids[i], ids, i) &&
-			    set_has(&w->v, was, ids[i]))
-				gone++;
-		if (gone == w->chunk_held[pool_chunk(was)]) {
-			lane_unkey(w, at.bucket, at.lane);
-			return;
-		}
-		for (unsigned i = 0; i < n; i++)
-			if (id_valid(w, ids[i]))
-				pool_clear(w, pool_chunk(was), ids[i]);
-		pool_shrink(w, s);
-		return;
-	}
-
-	uint16_t held[LIST_MAX], keep[LIST_MAX];
-	unsigned n_held = 0, n_keep = 0;
-
-	if (w->v.list_bits == 0) {
-		is = was;
-		for (unsigned i = 0; i < n; i++)
-			if (id_valid(w, ids[i]))
-				is &= ~(1ull << ids[i]);
-	} else {
-		n_held = list_unpack(&w->v, was, held);
-		for (unsigned i = 0; i < n_held; i++)
-			if (!among(held[i], ids, n))
-				keep[n_keep++] = held[i];
-		is = n_keep == 0 ? 0 : n_keep == n_held ? was : list_pack(&w->v, keep, n_keep);
-	}
-	if (is == was)
-		return;
-	if (is == 0) {
+	if (lane_find(&w->v, hash, &at) &&
+	    set_take(w, &w->v.bucket[at.bucket].s[at.lane], ids, n))
 		lane_unkey(w, at.bucket, at.lane);
-		return;
-	}
-	store_release(s, is);                                                           /* P3 */
-	if (w->v.list_bits == 0) {
-		for (uint64_t gone = was & ~is; gone; gone &= gone - 1)
-			holder_account(w, (uint16_t)__builtin_ctzll(gone), false);
-		return;
-	}
-	for (unsigned i = 0; i < n_held; i++)
-		if (among(held[i], ids, n))
-			holder_account(w, held[i], false);
 }
 
 bool
@@ -549,5 +347,8 @@ index_has(struct index_writer *w, uint16_t id, uint64_t hash)
 void
 index_prefetch(const struct index_writer *w, uint64_t hash)
 {
-	__builtin_prefetch(&w->v.bucket[home_of(&w->v, hash)], 1);
+	const struct index_bucket *home = &w->v.bucket[home_of(&w->v, hash)];
+
+	__builtin_prefetch(home, 1);
+	__builtin_prefetch(home + 1, 1);        /* every fourth key; behind the table: nothing */
 }

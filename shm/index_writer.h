@@ -5,7 +5,7 @@
 #pragma once
 #include "shm/index_internal.h"
 
-#define LOG_COMPACT     4096u           /* entries below which stale ones are not worth a look */
+#define LOG_COMPACT     4096u           /* stale entries that are not worth a look */
 
 /* What a slot holds, so that it can be scrubbed: hashes in order of arrival, appended before the
  * bit is set.  Entries may be stale (taken, evicted) or double; compaction drops those. */
@@ -13,8 +13,16 @@ struct slot_log {
 	uint64_t *hash;
 	size_t n, cap;
 	size_t cursor;                          /* scrub: entries before it are done */
-	size_t compact_at;                      /* n at which stale entries are looked for */
-	uint32_t held;                          /* bits set in the table */
+	uint32_t held;                          /* bits set in the table; n - held are stale */
+};
+
+struct chunks {                         /* of one class */
+	uint32_t *free;                         /* stack */
+	uint32_t n_free;
+	uint32_t quarantine[QUARANTINE];        /* ring of chunks freed last, which a reader may
+						 * still be copying */
+	uint32_t n_quarantine, quarantine_at;
+	uint16_t *held;                         /* ids in each chunk; 0: not shown */
 };
 
 struct index_writer {
@@ -23,12 +31,8 @@ struct index_writer {
 	struct slot_log *log;                   /* per id */
 	uint16_t *free_ids, *retired;           /* stack; queue, oldest first */
 	uint32_t n_free, n_retired;
-	uint32_t *free_chunks;                  /* stack */
-	uint32_t n_free_chunks;
-	uint32_t quarantine[QUARANTINE];        /* ring of chunks freed last, which a reader may
-						 * still be copying */
-	uint32_t n_quarantine, quarantine_at;
-	uint16_t *chunk_held;                   /* ids in each chunk */
+	struct chunks chunks[INDEX_CLASSES];
+	uint64_t bytes, limit;                  /* private memory; of the lists' growth, 0: none */
 	uint16_t *ids;                          /* scratch: one set */
 	uint64_t *words;                        /* scratch: one chunk */
 };
@@ -41,12 +45,24 @@ struct lane {
 bool lane_find(const struct index_view *v, uint64_t hash, struct lane *ret);
 void lane_unkey(struct index_writer *w, uint64_t bucket, unsigned lane);
 	/* Accounts for every id it held; its chunk goes to quarantine. */
-bool set_has(const struct index_view *v, uint64_t s, uint16_t id);
-void chunk_release(struct index_writer *w, uint32_t chunk);
 
-int log_reserve(struct slot_log *log);                  /* room for one more: 0, -ENOMEM */
+void holder_account(struct index_writer *w, uint16_t id, bool put);
+bool refuse(struct index_writer *w, enum index_cause cause);    /* counts; false */
+
+/* index_sets.c: the holders of one lane; `at` is its set word. */
+bool set_has(const struct index_view *v, uint64_t s, uint16_t id);
+uint64_t set_of_one(const struct index_view *v, uint16_t id);
+bool set_put(struct index_writer *w, _Atomic uint64_t *at, uint16_t id, uint64_t hash,
+	     const uint16_t *instead, unsigned n_instead);
+	/* As index_put. */
+bool set_take(struct index_writer *w, _Atomic uint64_t *at, const uint16_t *ids, unsigned n);
+	/* true: nobody would be left, and nothing was stored: the caller un-keys the lane. */
+void chunk_release(struct index_writer *w, uint64_t s);
+	/* The chunk of a set word that no lane shows any more. */
+
+int log_reserve(struct index_writer *w, struct slot_log *log);  /* room for one more: 0, -ENOMEM */
 bool log_append(struct index_writer *w, uint16_t id, uint64_t hash);
-	/* false: no memory, or a speculative slot that is full. */
+	/* false: no memory, or a speculative slot that is full; counted. */
 void epoch_bump(struct index_writer *w);
 
 int index_recover(struct index_writer *w);              /* 0, -ENOMEM */

@@ -4,6 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
+#ifndef JOURNAL_STORE_POINT
+#define JOURNAL_STORE_POINT() ((void)0) /* before each store: tests stop the writer there */
+#endif
+#define JOURNAL_TRIES 8u                /* a reader that is overtaken, or at a pad */
+
 static size_t
 record_size(size_t payload)
 {
@@ -23,10 +28,30 @@ journal_head(const struct journal *journal)
 	return atomic_load_explicit(&journal->head->head, memory_order_acquire);
 }
 
-static struct journal_record *
+/* A record as the words it is copied by: whoever reads one that is being overwritten reads words
+ * that each are old or new, and throws them away. */
+static _Atomic uint64_t *
 record_at(const struct journal *journal, uint64_t position)
 {
-	return (struct journal_record *)(void *)(journal->ring + (position & (journal->size - 1)));
+	return (_Atomic uint64_t *)(void *)(journal->ring + (position & (journal->size - 1)));
+}
+
+struct record_kind {                    /* word 1 of a record */
+	uint32_t len;
+	uint16_t kind, n;
+};
+_Static_assert(sizeof(struct record_kind) == 8, "journal_record");
+_Static_assert(offsetof(struct journal_record, len) == 8, "journal_record");
+_Static_assert(offsetof(struct journal_record, kind) == 12, "journal_record");
+
+static struct record_kind
+kind_of(const _Atomic uint64_t *record)
+{
+	uint64_t word = atomic_load_explicit(&record[1], memory_order_relaxed);
+	struct record_kind kind;
+
+	memcpy(&kind, &word, sizeof kind);
+	return kind;
 }
 
 /* Moves the tail to the first record boundary that leaves room for `len` bytes at `position`. */
@@ -36,29 +61,80 @@ make_room(struct journal *journal, uint64_t position, size_t len)
 	uint64_t tail = atomic_load_explicit(&journal->head->tail, memory_order_relaxed);
 
 	while (position + len - tail > journal->size)
-		tail += record_at(journal, tail)->len;
+		tail += kind_of(record_at(journal, tail)).len;
+	JOURNAL_STORE_POINT();
 	atomic_store_explicit(&journal->head->tail, tail, memory_order_relaxed);        /* W1 */
 	atomic_thread_fence(memory_order_release);
+}
+
+struct fill {                           /* bytes of several pieces, stored as whole words */
+	_Atomic uint64_t *to;
+	uint64_t word;
+	size_t have;                    /* bytes in `word`, below 8 */
+};
+
+static void
+fill_bytes(struct fill *f, const void *bytes, size_t n)
+{
+	const char *p = bytes;
+
+	while (n > 0) {
+		size_t whole = f->have == 0 ? n / sizeof f->word : 0;
+		size_t some = sizeof f->word - f->have;
+		_Atomic uint64_t *to = f->to;
+
+		for (size_t i = 0; i < whole; i++) {
+			uint64_t word;
+
+			memcpy(&word, p + i * sizeof word, sizeof word);
+			JOURNAL_STORE_POINT();
+			atomic_store_explicit(&to[i], word, memory_order_relaxed);
+		}
+		f->to += whole;
+		p += whole * sizeof f->word;
+		n -= whole * sizeof f->word;
+		if (n == 0)
+			return;
+		if (some > n)
+			some = n;
+		memcpy((char *)&f->word + f->have, p, some);
+		f->have += some;
+		p += some;
+		n -= some;
+		if (f->have == sizeof f->word) {
+			JOURNAL_STORE_POINT();
+			atomic_store_explicit(f->to++, f->word, memory_order_relaxed);
+			f->word = f->have = 0;
+		}
+	}
 }
 
 static void
 write_record(struct journal *journal, uint64_t position, const struct journal_record *head,
 	     size_t len, const void *payload, size_t payload_len, const void *more, size_t more_len)
 {
-	struct journal_record *to;
+	struct journal_record mine = *head;
+	_Atomic uint64_t *to;
+	struct fill fill;
 
 	make_room(journal, position, len);
 	to = record_at(journal, position);
-	atomic_store_explicit(&to->commit, 0, memory_order_relaxed);
+	JOURNAL_STORE_POINT();
+	atomic_store_explicit(to, 0, memory_order_relaxed);             /* commit */
 	atomic_thread_fence(memory_order_release);
-	memcpy((char *)to + sizeof to->commit, (const char *)head + sizeof head->commit,
-	       sizeof *head - sizeof head->commit);
-	to->len = (uint32_t)len;
-	if (payload_len)
-		memcpy(to + 1, payload, payload_len);
-	if (more_len)
-		memcpy((char *)(to + 1) + payload_len, more, more_len);
-	atomic_store_explicit(&to->commit, position + 1, memory_order_release);         /* W2 */
+	mine.len = (uint32_t)len;
+	fill = (struct fill){.to = to + 1};
+	fill_bytes(&fill, (const char *)&mine + sizeof mine.commit,
+		   sizeof mine - sizeof mine.commit);
+	fill_bytes(&fill, payload, payload_len);
+	fill_bytes(&fill, more, more_len);
+	if (fill.have > 0) {
+		JOURNAL_STORE_POINT();
+		atomic_store_explicit(fill.to, fill.word, memory_order_relaxed);
+	}
+	JOURNAL_STORE_POINT();
+	atomic_store_explicit(to, position + 1, memory_order_release);          /* W2 */
+	JOURNAL_STORE_POINT();
 	atomic_store_explicit(&journal->head->head, position + len, memory_order_release); /* W3 */
 }
 
@@ -86,7 +162,7 @@ int
 journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap,
 	     uint64_t *ret_lost)
 {
-	for (;;) {
+	for (unsigned tries = 0; tries < JOURNAL_TRIES; tries++) {
 		uint64_t tail = journal_tail(journal);
 
 		if (*position < tail) {
@@ -99,15 +175,19 @@ journal_read(const struct journal *journal, uint64_t *position, void *buf, size_
 			*position = journal_head(journal);
 			return -EBADMSG;
 		}
-		const struct journal_record *at = record_at(journal, *position);
-		uint64_t commit = atomic_load_explicit(&at->commit, memory_order_acquire); /* A2 */
-		uint32_t len = at->len;
-		uint16_t kind = at->kind;
+		const _Atomic uint64_t *at = record_at(journal, *position);
+		uint64_t commit = atomic_load_explicit(at, memory_order_acquire);          /* A2 */
+		struct record_kind kind = kind_of(at);
 		size_t room = journal->size - (*position & (journal->size - 1));
-		bool fits = len >= sizeof *at && len <= room && (kind == JOURNAL_PAD || len <= cap);
+		bool pad = kind.kind == JOURNAL_PAD;
+		bool fits = kind.len >= sizeof(struct journal_record) && kind.len <= room &&
+			    kind.len % JOURNAL_ALIGN == 0 && (pad || kind.len <= cap);
 
-		if (fits && kind != JOURNAL_PAD)
-			memcpy(buf, at, len);
+		for (size_t i = 0; fits && !pad && i < kind.len / sizeof *at; i++) {
+			uint64_t word = atomic_load_explicit(&at[i], memory_order_relaxed);
+
+			memcpy((char *)buf + i * sizeof word, &word, sizeof word);
+		}
 		atomic_thread_fence(memory_order_acquire);
 		if (atomic_load_explicit(&journal->head->tail, memory_order_relaxed) > *position)
 			continue;               /* A1: overtaken while copying */
@@ -115,8 +195,9 @@ journal_read(const struct journal *journal, uint64_t *position, void *buf, size_
 			*position = journal_head(journal);
 			return -EBADMSG;
 		}
-		*position += len;
-		if (kind != JOURNAL_PAD)
+		*position += kind.len;
+		if (!pad)
 			return 1;
 	}
+	return 0;                               /* overtaken each time: come again */
 }

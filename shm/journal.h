@@ -1,16 +1,29 @@
 /* shm/journal.h -- a ring of records that one process writes and any number tail.
  *
- *      journal_header: tail, head, size        ring: records, 64-byte aligned, never straddling
- *      the end record: header 64 | payload, padded to 64
+ *      journal_header 128: tail | head | size
+ *      ring: records, 64-byte aligned, never straddling the end (a PAD fills what is left there)
+ *      record: commit 8 | len 4, kind 2, n 2 | rest of the header to 64 | payload, padded to 64
  *
- * Positions are byte counts that never wrap (u64); the byte is position % size.
- * Writer     one thread.  journal_append: new tail (W1), release fence, overwrite, commit word last
- *            (W2 release), head (W3 release).
- * Reader     starts at tail, acquire-loads commit (A2), copies, acquire fence, accepts only if
- *            tail <= position (A1).  len and kind are used only after that check.  It notices being
- *            overtaken and says how many bytes it lost.
- * Crash      a record without its commit word ends the ring for readers; the next incarnation of a
- *            process gets a fresh segment.
+ * Positions are byte counts that never wrap (u64); the byte is position % size.  tail: the oldest
+ * position that stays; head: where the next record goes.  A record is copied in and out as 64-bit
+ * words, each one relaxed atomic: a reader that is overtaken reads words old or new, never between.
+ * Writer     one thread of the owning process.
+ * Readers    any thread or process, never wait: at most 8 tries, then "none yet".
+ * Order      the writer, for each record: W1 the new tail, release fence; commit 0, release fence;
+ *            the words; W2 commit = position + 1 (release); W3 head (release).
+ *            the reader: A3 acquire-load of head; A2 acquire-load of commit; the words; acquire
+ *            fence; A1 tail again: accepts only if tail <= position.  W1/A1: whoever has read a
+ *            word of the next lap sees the tail that gave it up.  W2/A2: whoever has read the
+ *            commit reads the words before it.  len and kind are used only after A1.
+ * Crash      what a reader finds when the writer stops before a store:
+ *              tail (W1)        nothing happened
+ *              commit 0, words  the oldest records are given up; nothing new is to be seen
+ *              W2               the same: head does not reach the record
+ *              W3               the same: a record that is whole, and lost
+ *              between the PAD and the record behind it: the PAD is skipped, nothing follows
+ *            Nobody repairs: the next incarnation of a process gets a fresh segment.  A writer
+ *            that went on would overwrite the half record from `head` (tried by race_journal).
+ * Version    part of PROCESS_LAYOUT (process.h).
  */
 #pragma once
 #include "shm/segment.h"
@@ -59,9 +72,10 @@ struct journal_candidate {
 	uint32_t age_ms;
 	float coef[COEF_IN_JOURNAL];
 	uint32_t ttft_us;
-	float wait_s;
+	float wait_s, load_s;
+	float handicap;                         /* its load counted 1 + that times: slow start */
 };
-_Static_assert(sizeof(struct journal_candidate) == 76, "journal_candidate");
+_Static_assert(sizeof(struct journal_candidate) == 84, "journal_candidate");
 
 struct journal_outcome {                /* payload of OUTCOME */
 	uint16_t row, status;
@@ -77,6 +91,14 @@ struct journal_outcome {                /* payload of OUTCOME */
 	char error[32];
 };
 _Static_assert(sizeof(struct journal_outcome) == 104, "journal_outcome");
+
+struct journal_client {                 /* behind an outcome; id_len bytes of text follow */
+	uint8_t addr[16];                       /* as slot.h peer_addr, peer_port, peer_flags */
+	uint16_t port;
+	uint8_t flags, id_len;
+};
+#define JOURNAL_CLIENT_ID_MAX 128u      /* X-Request-Id as the client said it; printable ASCII */
+_Static_assert(sizeof(struct journal_client) == 20, "journal_client");
 
 struct journal_config {                 /* payload of CONFIG */
 	uint32_t generation, ok;
@@ -99,15 +121,12 @@ struct journal {                        /* process-local view of a ring inside a
 uint64_t journal_append(struct journal *journal, const struct journal_record *head,
 			const void *payload, size_t payload_len, const void *more, size_t more_len);
 	/* Writer.  Fills commit and len itself.  Returns the record's position + 1, 0 when too
-	 * long.
-	 * ~100 ns + copy. */
+	 * long.  40 ns for an outcome, 0.4 us for a decision of 64 candidates. */
 uint64_t journal_tail(const struct journal *journal);
 uint64_t journal_head(const struct journal *journal);
 int journal_read(const struct journal *journal, uint64_t *position, void *buf, size_t cap,
 		 uint64_t *ret_lost);
-	/* Any thread or process.  Copies the next record (PADs skipped) at *position to buf,
-	 * advances.
-	 * 1: a record; 0: none yet; -EOVERFLOW never: being overtaken moves *position to tail,
-	 * adds the
+	/* Any thread or process.  Copies the next record (PADs skipped) at *position to buf, and
+	 * advances.  1: a record; 0: none yet.  Being overtaken moves *position to tail, adds the
 	 * bytes to *ret_lost and goes on.  -EBADMSG: not a record there; *position moved to head.
-	 */
+	 * buf: 8-aligned is faster.  10 ns and 0.2 us for the same. */

@@ -11,6 +11,10 @@
  * Order      L0 release fence before the first store into a copy (arm64 accepts torn pairs
  *            without), L1 release-store of the word; A1 acquire-load of the word, A2 acquire fence
  *            before the second load of it.
+ * Crash      the writer stops before a store: of a word into the copy: the standing copy is whole,
+ *            readers have the old group; of the word (L1): the same, the new group is lost; after
+ *            it: readers have the new one.  The next writer goes on from n, whoever it is: nobody
+ *            repairs (race_latch stops two writers in turn before each of their stores).
  */
 #pragma once
 #include <stdatomic.h>
@@ -18,6 +22,11 @@
 #include <stdint.h>
 
 #define LATCH_TRIES 4
+
+#ifndef LATCH_STORE_POINT
+#define LATCH_STORE_POINT() ((void)0)   /* before each store: tests stop the writer there */
+#define LATCH_LOAD_POINT()  ((void)0)   /* before each load: tests interrupt the reader there */
+#endif
 
 static inline void
 latch_write(_Atomic uint64_t *word, uint32_t tag, _Atomic uint32_t *copies, unsigned words,
@@ -27,8 +36,11 @@ latch_write(_Atomic uint64_t *word, uint32_t tag, _Atomic uint32_t *copies, unsi
 	_Atomic uint32_t *to = copies + (n & 1) * words;
 
 	atomic_thread_fence(memory_order_release);                              /* L0 */
-	for (unsigned i = 0; i < words; i++)
+	for (unsigned i = 0; i < words; i++) {
+		LATCH_STORE_POINT();
 		atomic_store_explicit(&to[i], src[i], memory_order_relaxed);
+	}
+	LATCH_STORE_POINT();
 	atomic_store_explicit(word, (uint64_t)tag << 32 | n, memory_order_release); /* L1 */
 }
 
@@ -41,11 +53,15 @@ latch_read(const _Atomic uint64_t *word, uint32_t *ret_tag, const _Atomic uint32
 		uint64_t w = atomic_load_explicit(word, memory_order_acquire);      /* A1 */
 		const _Atomic uint32_t *from = copies + ((uint32_t)w & 1) * words;
 
-		for (unsigned i = 0; i < words; i++)
+#pragma GCC unroll 16
+		for (unsigned i = 0; i < words; i++) {
+			LATCH_LOAD_POINT();
 			ret[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
+		}
 		if (ret_tag)
 			*ret_tag = (uint32_t)(w >> 32);
 		atomic_thread_fence(memory_order_acquire);                          /* A2 */
+		LATCH_LOAD_POINT();
 		if (atomic_load_explicit(word, memory_order_relaxed) == w)
 			return true;
 		if (t + 1 == LATCH_TRIES)

@@ -1,7 +1,9 @@
 /* shm/process.c -- a process's own segment; layout in process.h. */
 #include "shm/process.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct counter_info counter_info[COUNTER_END] = {
@@ -11,7 +13,8 @@ const struct counter_info counter_info[COUNTER_END] = {
 };
 
 #define PROCESS_FIXED                                                                              \
-	(sizeof(struct process_header) + PROCESS_COUNTERS * 8 + sizeof(struct journal_header))
+	(sizeof(struct process_header) +                                                           \
+	 PROCESS_COUNTERS * (8 + sizeof(struct counter_text)) + sizeof(struct journal_header))
 
 static void
 process_view(struct process_segment *p, uint64_t journal_bytes)
@@ -22,9 +25,55 @@ process_view(struct process_segment *p, uint64_t journal_bytes)
 	body += sizeof(struct process_header);
 	p->counter = (_Atomic uint64_t *)(void *)body;
 	body += PROCESS_COUNTERS * 8;
+	p->text = (struct counter_text *)(void *)body;
+	body += PROCESS_COUNTERS * sizeof(struct counter_text);
 	p->journal.head = (struct journal_header *)(void *)body;
 	p->journal.ring = body + sizeof(struct journal_header);
 	p->journal.size = journal_bytes;
+}
+
+void
+process_describe(struct process_segment *p)
+{
+	uint32_t c = atomic_load_explicit(&p->head->described, memory_order_relaxed);
+
+	if (c >= COUNTER_END)
+		return;                         /* an older build has nothing to add */
+	for (; c < COUNTER_END; c++) {
+		const struct counter_info *info = &counter_info[c];
+		struct counter_text *to = &p->text[c];
+
+		snprintf(to->name, sizeof to->name, "%s", info->name ? info->name : "");
+		snprintf(to->type, sizeof to->type, "%s", info->type ? info->type : "");
+		snprintf(to->unit, sizeof to->unit, "%s", info->unit ? info->unit : "");
+	}
+	atomic_store_explicit(&p->head->described, COUNTER_END, memory_order_release);  /* D1 */
+}
+
+static bool
+name_shown(const char *name)
+{
+	if (!*name)
+		return false;
+	for (; *name; name++)
+		if (!islower((unsigned char)*name) && !isdigit((unsigned char)*name) &&
+		    *name != '_')
+			return false;
+	return true;
+}
+
+bool
+process_counter_text(const struct process_segment *p, uint32_t c, struct counter_text *ret)
+{
+	if (c >= PROCESS_COUNTERS ||
+	    c >= atomic_load_explicit(&p->head->described, memory_order_acquire))       /* A1 */
+		return false;
+	*ret = p->text[c];
+	ret->name[sizeof ret->name - 1] = 0;
+	ret->type[sizeof ret->type - 1] = 0;
+	ret->unit[sizeof ret->unit - 1] = 0;
+	return name_shown(ret->name) &&
+	       (strcmp(ret->type, "counter") == 0 || strcmp(ret->type, "gauge") == 0);
 }
 
 int
@@ -50,6 +99,7 @@ process_create(struct process_segment *ret, enum process_role role, uint32_t ind
 	p.head->incarnation = incarnation;
 	p.head->generation = generation;
 	p.journal.head->size = journal_bytes;
+	process_describe(&p);
 	segment_publish(&p.seg);
 	*ret = p;
 	return 0;

@@ -112,6 +112,24 @@ reverse_grow(struct reverse *r)
 	return 0;
 }
 
+static inline bool
+is_full(const struct reverse *r)
+{
+	return (r->n + 1) * 5 > r->capacity * 3;
+}
+
+size_t
+reverse_bytes(const struct reverse *r)
+{
+	return sizeof *r + r->capacity * sizeof r->entry[0];
+}
+
+size_t
+reverse_growth(const struct reverse *r)
+{
+	return is_full(r) && r->n < r->most ? 2 * r->capacity * sizeof r->entry[0] : 0;
+}
+
 int
 reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *ret_count)
 {
@@ -123,7 +141,7 @@ reverse_add(struct reverse *r, uint64_t engine_hash, uint64_t chain, unsigned *r
 	if (e->word == 0) {
 		if (r->n >= r->most)
 			return -ENOMEM;
-		if ((r->n + 1) * 5 > r->capacity * 3) {
+		if (is_full(r)) {
 			result = reverse_grow(r);
 			if (result < 0)
 				return result;
@@ -177,7 +195,7 @@ reverse_drop(struct reverse *r, uint64_t engine_hash, unsigned *ret_count)
 	uint64_t chain = e->chain;
 	unsigned count = count_of(e);
 
-	if (count > 0 && count < COUNT_MAX)     /* saturated: how many is no longer known */
+	if (count > 0)
 		count--;
 	if (ret_count)
 		*ret_count = count;

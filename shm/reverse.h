@@ -7,10 +7,10 @@
  * without knowing the hashes again and no displacement is kept.  An unknown hash is taken for a
  * known one in size / 2^52 of the questions.
  *
- * Engines store duplicates and remove one of them, so an entry carries a count (12 bits, saturating
- * at 4,095: then it only goes with its slot).  Grown by copy inside a batch at load 0.60; dropped
- * whole with its slot, so damage never leaves the row.  Not shared; one thread.  Cache groups: the
- * caller folds the group into engine_hash.
+ * Engines store duplicates and remove one of them, so an entry carries a count (12 bits; copies
+ * beyond 4,095 are not counted, so it may end early and is never believed too long).  Grown by copy
+ * inside a batch at load 0.60; dropped whole with its slot, so damage never leaves the row.  Not
+ * shared; one thread.  Cache groups: the caller folds the group into engine_hash.
  */
 #pragma once
 #include <stdbool.h>
@@ -32,6 +32,10 @@ uint64_t reverse_drop(struct reverse *r, uint64_t engine_hash, unsigned *ret_cou
 	/* Count - 1; the chain it named (0: unknown); *ret_count what is left (may be NULL). */
 void reverse_prefetch(const struct reverse *r, uint64_t engine_hash);
 size_t reverse_size(const struct reverse *r);                           /* entries, not counts */
+size_t reverse_bytes(const struct reverse *r);                          /* memory it has */
+size_t reverse_growth(const struct reverse *r);
+	/* Bytes it would allot to take one more unknown hash (its old ones are freed then); 0:
+	 * none. */
 typedef void reverse_f(void *arg, uint64_t key, uint64_t chain);
 void reverse_walk(const struct reverse *r, reverse_f *f, void *arg);
 	/* Every entry once; key is the stored 52 bits, unique in this table.  f must not change

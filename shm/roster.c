@@ -4,7 +4,9 @@
 #include <errno.h>
 
 #define ROSTER_SIZE                                                                                \
-	(SEGMENT_BODY + sizeof(struct roster_header) + ROSTER_MAX * sizeof(struct roster_entry))
+	(SEGMENT_BODY + sizeof(struct roster_header) +                                             \
+	 ROSTER_MAX * sizeof(struct roster_entry) +                                                \
+	 ROSTER_SOURCES * sizeof(struct roster_source))
 
 static void
 roster_view(struct roster *roster)
@@ -13,6 +15,7 @@ roster_view(struct roster *roster)
 
 	roster->head = (struct roster_header *)(void *)body;
 	roster->entry = (struct roster_entry *)(void *)(body + sizeof(struct roster_header));
+	roster->source = (struct roster_source *)(void *)(roster->entry + ROSTER_MAX);
 }
 
 int
@@ -63,6 +66,14 @@ roster_state_name(unsigned state)
 	static const char *const names[] = {
 		"empty", "starting", "ready", "active", "standby", "draining", "gone",
 	};
+
+	return state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+const char *
+source_state_name(unsigned state)
+{
+	static const char *const names[] = {"empty", "pending", "ok", "failing"};
 
 	return state < sizeof names / sizeof *names ? names[state] : "unknown";
 }

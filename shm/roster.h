@@ -1,15 +1,20 @@
 /* shm/roster.h -- which processes live, which generation serves, how the last reload went.
  *
  *      segment header | roster_header 1024 | roster_entry 256 x ROSTER_MAX
+ *                     | roster_source 512 x ROSTER_SOURCES
  *
  * Writers    the supervisor.   Readers: admin, pointsctl, ingress.
+ * Crash      the supervisor stops before `version`: entries may be newer than it; before an entry's
+ *            state: its other fields may be another process's, of a state no longer true.  Its
+ *            successor makes a new roster; readers of the old one see it age.
  * Words are single atomics; texts are for people: read them between two loads of `version`.
  */
 #pragma once
 #include "shm/segment.h"
 
-#define ROSTER_LAYOUT   1u
+#define ROSTER_LAYOUT   2u
 #define ROSTER_MAX      64u
+#define ROSTER_SOURCES  64u             /* shown; there may be more */
 
 enum roster_state { ROSTER_EMPTY = 0, ROSTER_STARTING, ROSTER_READY, ROSTER_ACTIVE, ROSTER_STANDBY,
 	ROSTER_DRAINING, ROSTER_GONE };
@@ -26,6 +31,22 @@ struct roster_entry {
 };
 _Static_assert(sizeof(struct roster_entry) == 256, "roster_entry");
 
+/* Where members of a set are found. */
+enum source_state { SOURCE_EMPTY = 0, SOURCE_PENDING, SOURCE_OK, SOURCE_FAILING };
+
+struct roster_source {
+	_Atomic uint32_t state;                 /* enum source_state */
+	uint32_t taken, not_taken;              /* members it names now */
+	uint32_t changes;                       /* times that it named others than before */
+	mono_ns since_ns;                       /* of the state */
+	mono_ns answered_ns;                    /* when it said something last; 0 never */
+	char set[64];
+	char source[160];                       /* "file:/path" or "dns:name"; cut */
+	char text[256];                         /* why it fails, or why the first member was not
+						 * taken */
+};
+_Static_assert(sizeof(struct roster_source) == 512, "roster_source");
+
 struct roster_header {
 	_Atomic uint64_t version;
 	_Atomic uint32_t generation;            /* serving; 0: none yet */
@@ -35,7 +56,9 @@ struct roster_header {
 	uint64_t config_hash;
 	wall_ns born, committed;
 	char last_error[512]; /* file:line:column: text of the last refused reload */
-	uint64_t pad[58];
+	uint32_t revision;                      /* of the members that were found */
+	uint32_t pad0;
+	uint64_t pad[57];
 };
 _Static_assert(sizeof(struct roster_header) == 1024, "roster_header");
 
@@ -43,9 +66,11 @@ struct roster {                         /* process-local view */
 	struct segment seg;
 	struct roster_header *head;
 	struct roster_entry *entry;
+	struct roster_source *source;
 };
 
 int roster_create(struct roster *ret);                                  /* S; published */
 int roster_attach(struct roster *ret, int fd);                          /* read-only; takes fd */
 void roster_detach(struct roster *roster);
 const char *roster_state_name(unsigned state);
+const char *source_state_name(unsigned state);

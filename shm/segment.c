@@ -17,6 +17,7 @@
 
 static const char *const kind_names[SEGMENT_KINDS] = {
 	"none", "rows", "index", "column", "slots", "arena", "process", "roster", "config",
+	"pins", "secrets", "trust", "probes",
 };
 static const char *const role_names[ROLE_COUNT] = {
 	"none", "supervisor", "ingress", "kvevents", "metrics", "policy", "admin", "tool",
@@ -207,4 +208,12 @@ segment_detach(struct segment *seg)
 		close(seg->fd);
 	}
 	*seg = (struct segment){.fd = -1};
+}
+
+uint64_t
+segment_touched(const struct segment *seg)
+{
+	struct stat st;
+
+	return seg->head && fstat(seg->fd, &st) == 0 ? (uint64_t)st.st_blocks * 512u : UINT64_MAX;
 }

@@ -17,8 +17,18 @@
  *            The segment's owner: writer_*, epoch, heartbeat_ns.
  * Order      S1 release-store of magic after the whole header and body are initialised,
  *            A1 acquire-load of magic in segment_attach.
- * Crash      Without magic nobody attaches.  The supervisor holds every descriptor, so
- *            a segment outlives its writer.
+ * Crash      The maker stops before
+ *              magic             nobody attaches (-EBADMSG); the memfd goes with its descriptors
+ *            The owner stops, in segment_claim, before a store of
+ *              writer_start      the predecessor is still named, and both words tell it is dead
+ *              writer_pid        a pid whose start time does not fit: told as dead
+ *              heartbeat_ns      the predecessor's, old: told as late
+ *              epoch             readers take the new writer for the old one; nothing but what
+ *                                tools show hangs on it
+ *            The supervisor holds every descriptor, so a segment outlives its writer; the next
+ *            owner claims it anew or, where a kind is of one incarnation, gets a fresh one.
+ *            When the supervisor dies, its successor makes all segments anew; nobody of the new
+ *            set attaches to an old one.
  * Version    Each kind has its own LAYOUT number (rows.h, index.h, ...); attach refuses others.
  */
 #pragma once
@@ -42,6 +52,10 @@ enum segment_kind {
 	SEGMENT_PROCESS,        /* process.h: counters, panic text and journal of one process */
 	SEGMENT_ROSTER,         /* roster.h: which processes live, which generation serves */
 	SEGMENT_CONFIG,         /* manifest texts of one generation, as the loader reads them */
+	SEGMENT_PINS,           /* pins.h: which worker keeps a stored response */
+	SEGMENT_SECRETS,        /* its keys and certificates: common/secrets.h */
+	SEGMENT_TRUST,          /* of those: who signs workers' certificates, no secret */
+	SEGMENT_PROBES,         /* of those: what metrics' probes of workers need */
 	SEGMENT_KINDS
 };
 
@@ -109,6 +123,11 @@ void segment_claim(struct segment *seg);
 	/* Writer, once after attach: notes pid and start time, epoch + 1, first heartbeat. */
 void segment_detach(struct segment *seg);
 	/* Unmaps, closes, resets; accepts a half-built or empty handle. */
+
+uint64_t segment_touched(const struct segment *seg);
+	/* Bytes of memory the segment takes, whoever touched them: blocks of its memfd.  (mincore
+	 * would not do: without write permission the kernel calls every page resident.)  A system
+	 * call; UINT64_MAX: unknown. */
 
 static inline void *
 segment_body(const struct segment *seg)

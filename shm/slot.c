@@ -56,6 +56,20 @@ slots_detach(struct slots *slots)
 	*slots = (struct slots){.seg.fd = -1};
 }
 
+void
+slots_clear(struct slots *slots)
+{
+	for (uint32_t i = 1; i <= slots->capacity; i++) {
+		uint64_t word = atomic_load_explicit(&slots->slot[i].word, memory_order_relaxed);
+
+		if (slot_state(word) != SLOT_FREE)
+			atomic_store_explicit(&slots->slot[i].word,
+					      slot_word(slot_generation(word), slot_ask(word),
+							SLOT_FREE, slot_deaths(word)),
+					      memory_order_release);
+	}
+}
+
 const char *
 slot_state_name(unsigned state)
 {

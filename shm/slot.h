@@ -9,6 +9,13 @@
  *            the end it owes (choose, reject, cancelled); admin and pointsctl: words only.
  * Order      W1 release-store of word with state ASKED after every input field; A1 acquire-load of
  *            word by policy, which refuses a question whose {generation, ask} is not current.
+ * Stores     a new life: word {generation + 1, FREE}, release fence, inputs, word READ (release);
+ *            head, body and hash before ASKED; answer and charge fields while CHOSEN .. END; word
+ *            FREE last, after its region went back.
+ * Crash      the ingress stops before: READ: the slot reads as free; ASKED: nobody was asked;
+ *            any later word: readers see the state before, with fields that may be newer (each is
+ *            one plausible word; only the ingress decides by them).  Policy answers what it was
+ *            asked, to nobody.  The supervisor frees all (slots_clear) after `gone`.
  * Bytes      [head_off, +head_len) and [body_off, +body_len) of the arena of the same incarnation
  *            are immutable from the first ASKED until every policy process that was asked has
  *            chosen, rejected, answered `cancelled`, or exited.
@@ -30,6 +37,11 @@ enum slot_state {
 	SLOT_END
 };
 enum slot_phase { PHASE_NONE = 0, PHASE_PREFILL, PHASE_DECODE };
+enum slot_peer {
+	PEER_TRUSTED = 1,                       /* the address is what a trusted peer said */
+	PEER_TLS = 2,                           /* the connection is a TLS one */
+	PEER_UNIX = 4,                          /* came by a unix socket: no address */
+};
 enum reserve_state { RESERVE_NONE = 0, RESERVE_NOTED, RESERVE_TAKEN };
 
 struct slot {
@@ -41,7 +53,7 @@ struct slot {
 	uint32_t head_len, body_len;
 	uint8_t peer_addr[16];                  /* IPv6, or v4-mapped */
 	uint16_t peer_port, listener, route;    /* route: enum openai_route */
-	uint8_t method, peer_flags;             /* trusted, tls */
+	uint8_t method, peer_flags;             /* enum slot_peer */
 	int32_t priority;
 	uint32_t tenant, policy_gen, policy_inc;/* from the applied answer */
 	uint16_t row;                           /* ROW_NONE: none */
@@ -85,3 +97,6 @@ int slots_create(struct slots *ret, uint32_t index, uint32_t incarnation,
 		 uint32_t capacity);                        /* S */
 int slots_attach(struct slots *ret, int fd, bool writable); /* takes fd */
 void slots_detach(struct slots *slots);
+void slots_clear(struct slots *slots);
+	/* S, when the owner is dead: every slot free.  Reservations noted there are given back
+	 * first. */
