@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "actors/common/background.h"
 
@@ -16,7 +18,8 @@
 
 struct watch {
 	zsock_t *sock;                          /* NULL: fd */
-	int fd;
+	int fd;                                 /* of a socket: ZMQ_FD */
+	bool maybe;                             /* a socket that may have become readable unheard */
 	pm_watch_f *f;
 	void *arg;
 };
@@ -32,13 +35,19 @@ struct pm_loop {
 void
 pm_policy_endpoint(char *buf, size_t cap, const char *run_dir, uint32_t index, uint32_t incarnation)
 {
-	snprintf(buf, cap, "ipc://%s/policy.%u.%u.sock", run_dir, index, incarnation);
+	snprintf(buf, cap, "ipc://%s/ingress/policy.%u.%u.sock", run_dir, index, incarnation);
 }
 
 void
 pm_endpoint(char *buf, size_t cap, const char *run_dir, const char *name)
 {
-	snprintf(buf, cap, "ipc://%s/%s.sock", run_dir, name);
+	snprintf(buf, cap, "ipc://%s/%s/%s.sock", run_dir, name, name);
+}
+
+void
+pm_tap_endpoint(char *buf, size_t cap, const char *run_dir)
+{
+	snprintf(buf, cap, "ipc://%s/kvevents/tap.sock", run_dir);
 }
 
 void
@@ -51,12 +60,53 @@ pm_panic(struct process_segment *process, const char *file, int line, const char
 	abort();
 }
 
+/* While there is one thread: Landlock binds only the one that asks and those it will start. */
+static void
+rights_enter(struct pm_actor *actor)
+{
+	const struct birth *b = &actor->birth;
+	int r;
+
+	if (!b->rights) {
+		log_warn("rights: none is given up, as asked for by --protect");
+		return;
+	}
+	r = pm_rights_enter(b->role, b->run_dir);
+	if (r < 0)
+		log_error("rights: files and other processes stay in reach, error=\"%s\"",
+			  strerror(-r));
+	else
+		log_info("rights uid=%u gid=%u landlock=%d", getuid(), getgid(), r);
+}
+
+void
+pm_actor_narrow(struct pm_actor *actor)
+{
+	int r = actor->birth.rights ? pm_filter_load(&actor->filter) : 0;
+
+	if (r < 0)
+		log_error("rights: every system call stays allowed, error=\"%s\"", strerror(-r));
+	pm_filter_free(&actor->filter);
+}
+
+/* As `ps` shows it, whichever way it was executed. */
+static void
+name_process(const char *name)
+{
+	char title[16];
+
+	snprintf(title, sizeof title, "pointsman-%s", name);
+	prctl(PR_SET_NAME, title, 0, 0, 0);
+}
+
 int
 pm_actor_begin(struct pm_actor *actor, const char *name)
 {
+	enum process_role role = process_role_parse(name);
 	sigset_t mask;
 	int r, fd;
 
+	name_process(name);
 	memset(actor, 0, sizeof *actor);
 	actor->signal_fd = -1;
 	actor->process.seg.fd = -1;
@@ -65,8 +115,12 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 	  */
 	setenv("ZSYS_SIGHANDLER", "false", 1);
 	signal(SIGPIPE, SIG_IGN);
+	umask(0117);            /* sockets: for whose folder it is, and who may enter that */
 	zsys_init();
+	pm_filter_make(&actor->filter, role);   /* a failure is told when it is to be used */
 	r = birth_take(&actor->birth);
+	if (r == 0 && actor->birth.role != role)
+		r = -EPROTO;
 	if (r == -EPIPE)
 		exit(0); /* never born and not needed any more: nothing to undo */
 	if (r < 0) {
@@ -87,6 +141,7 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 	actor->supervised = true;
 	log_open(name, actor->birth.index, actor->birth.incarnation, actor->birth.generation,
 		 (enum log_level)actor->birth.log_level);
+	rights_enter(actor);
 	actor->signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
 	fd = birth_segment_fd(&actor->birth, SEGMENT_PROCESS, actor->birth.role,
 			      actor->birth.incarnation, NULL);
@@ -98,6 +153,7 @@ pm_actor_begin(struct pm_actor *actor, const char *name)
 		return EXIT_INTERNAL;
 	}
 	segment_claim(&actor->process.seg);
+	process_describe(&actor->process);
 	return 0;
 }
 
@@ -109,6 +165,7 @@ pm_actor_end(struct pm_actor *actor)
 		close(actor->signal_fd);
 	actor->signal_fd = -1;
 	birth_close(&actor->birth);
+	pm_filter_free(&actor->filter);
 }
 
 void
@@ -152,7 +209,8 @@ watch_drop(struct pm_actor *actor, zsock_t *sock, int fd)
 void
 pm_actor_watch_socket(struct pm_actor *actor, zsock_t *sock, pm_watch_f *f, void *arg)
 {
-	watch_add(actor, (struct watch){.sock = sock, .fd = -1, .f = f, .arg = arg});
+	watch_add(actor, (struct watch){
+		.sock = sock, .fd = zsock_fd(sock), .maybe = true, .f = f, .arg = arg});
 }
 
 void
@@ -203,6 +261,8 @@ hear_supervisor(struct pm_actor *actor, const struct pm_actor_spec *spec, void *
 			return;
 		if (r == -EPIPE) {
 			actor->supervised = false;
+			close(actor->birth.fd);
+			actor->birth.fd = -1;
 			log_warn("supervisor gone; serving on until a successor ends us");
 			return;
 		}
@@ -221,51 +281,110 @@ hear_supervisor(struct pm_actor *actor, const struct pm_actor_spec *spec, void *
 	}
 }
 
+void
+pm_actor_used(struct pm_actor *actor, zsock_t *sock)
+{
+	for (unsigned i = 0; actor->loop && i < actor->loop->n; i++)
+		if (actor->loop->watch[i].sock == sock)
+			actor->loop->watch[i].maybe = true;
+}
+
+static void
+all_maybe(struct pm_loop *loop)
+{
+	for (unsigned i = 0; i < loop->n; i++)
+		loop->watch[i].maybe = true;
+}
+
+/* Asked only of one that was woken or used: each look is two system calls, and there may be one
+ * socket for each of many engines. */
+static bool
+readable(struct watch *w)
+{
+	w->maybe = w->maybe && (zsock_events(w->sock) & ZMQ_POLLIN);
+	return w->maybe;
+}
+
+/* What is polled: the signals, the supervisor (perhaps gone), then each watch. */
+static int
+make_items(struct pm_actor *actor, struct pollfd **ret, unsigned *cap)
+{
+	struct pm_loop *loop = actor->loop;
+
+	if (*cap < loop->n + 2) {
+		struct pollfd *grown = realloc(*ret, (loop->n + 2) * sizeof *grown);
+
+		if (!grown)
+			return -ENOMEM;
+		*ret = grown;
+		*cap = loop->n + 2;
+	}
+	(*ret)[0] = (struct pollfd){.fd = actor->signal_fd, .events = POLLIN};
+	for (unsigned i = 0; i < loop->n; i++)
+		(*ret)[i + 2] = (struct pollfd){.fd = loop->watch[i].fd, .events = POLLIN};
+	return 0;
+}
+
+/* Waits for any; true: something is to be done. */
+static bool
+wait_for_any(struct pm_actor *actor, struct pollfd *item, mono_ns next_tick)
+{
+	struct pm_loop *loop = actor->loop;
+	mono_ns now = clock_mono();
+	int wait_ms = next_tick > now ? (int)((next_tick - now + 999999) / 1000000) : 0, r;
+
+	/* A call on a socket may have taken the word that its descriptor would have said. */
+	for (unsigned i = 0; i < loop->n; i++)
+		if (loop->watch[i].sock && readable(&loop->watch[i]))
+			wait_ms = 0;
+	item[1] = (struct pollfd){.fd = actor->birth.fd, .events = POLLIN}; /* < 0: passed over */
+	r = poll(item, loop->n + 2, wait_ms);
+	if (r < 0 && errno != EINTR && errno != EAGAIN)
+		pm_panic(&actor->process, __FILE__, __LINE__, strerror(errno));
+	for (unsigned i = 0; r < 0 && i < loop->n + 2; i++)
+		item[i].revents = 0;
+	return r > 0 || wait_ms == 0;
+}
+
+/* Calls those that have something, until one changes what is watched. */
+static void
+call_watches(struct pm_actor *actor, const struct pollfd *item)
+{
+	struct pm_loop *loop = actor->loop;
+
+	for (unsigned i = 0; i < loop->n && !loop->changed && !loop->stopping; i++) {
+		struct watch *w = &loop->watch[i];
+
+		if (w->sock) {
+			w->maybe |= item[i + 2].revents != 0;
+			if (readable(w))
+				w->f(actor, w->arg);    /* it stays `maybe`: asked again */
+		} else if (item[i + 2].revents) {
+			w->f(actor, w->arg);
+			all_maybe(loop);
+		}
+	}
+}
+
 static void
 loop_run(struct pm_actor *actor, const struct pm_actor_spec *spec, void *me)
 {
 	struct pm_loop *loop = actor->loop;
 	mono_ns tick_ns = (spec->tick_ms ? spec->tick_ms : 1000u) * 1000000ull;
-	mono_ns next_tick = clock_mono() + tick_ns;
-	zmq_pollitem_t *item = NULL;
-	struct watch *current = NULL;
-	unsigned n = 0;
+	mono_ns next_tick = clock_mono() + tick_ns, now;
+	struct pollfd *item = NULL;
+	unsigned cap = 0;
+	bool any;
 
 	loop->changed = true;
 	while (!loop->stopping) {
-		if (loop->changed) {
-			n = loop->n;
-			free(item);
-			free(current);
-			item = calloc(n + 2, sizeof *item);
-			current = calloc(n + 1, sizeof *current);
-			if (!item || !current)
-				pm_panic(&actor->process, __FILE__, __LINE__, "out of memory");
-			if (n > 0)
-				memcpy(current, loop->watch, n * sizeof *current);
-			for (unsigned i = 0; i < n; i++) {
-				item[i].socket =
-					current[i].sock ? zsock_resolve(current[i].sock) : NULL;
-				item[i].fd = current[i].fd;
-				item[i].events = ZMQ_POLLIN;
-			}
-			loop->changed = false;
-		}
-		item[n].fd = actor->signal_fd;
-		item[n].events = ZMQ_POLLIN;
-		item[n + 1].fd = actor->birth.fd;
-		item[n + 1].events = ZMQ_POLLIN;
-		int used = (int)n + (actor->birth.fd >= 0 ? 2 : 1);
-
-		mono_ns now = clock_mono();
-		long wait_ms = next_tick > now ? (long)((next_tick - now + 999999) / 1000000) : 0;
-		int r = zmq_poll(item, used, wait_ms);
-		if (r < 0 && errno != EINTR && errno != EAGAIN)
-			pm_panic(&actor->process, __FILE__, __LINE__, strerror(errno));
+		if (loop->changed && make_items(actor, &item, &cap) < 0)
+			pm_panic(&actor->process, __FILE__, __LINE__, "out of memory");
+		loop->changed = false;
+		any = wait_for_any(actor, item, next_tick);
 		now = clock_mono();
 		pm_actor_heartbeat(actor, now);
-
-		if (r > 0 && (item[n].revents & ZMQ_POLLIN)) {
+		if (any && item[0].revents) {
 			struct signalfd_siginfo info;
 
 			while (read(actor->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
@@ -273,19 +392,20 @@ loop_run(struct pm_actor *actor, const struct pm_actor_spec *spec, void *me)
 					drain(actor, spec, me, now + DRAIN_DEFAULT_NS);
 		}
 		/* The supervisor first: a swap must be seen before the messages it is about. */
-		if (r > 0 && used == (int)n + 2 && item[n + 1].revents)
+		if (any && item[1].revents) {
 			hear_supervisor(actor, spec, me);
-		for (unsigned i = 0; r > 0 && i < n && !loop->changed && !loop->stopping; i++)
-			if (item[i].revents)
-				current[i].f(actor, current[i].arg);
+			all_maybe(loop);
+		}
+		if (any)
+			call_watches(actor, item);
 		if (now >= next_tick && !loop->stopping) {
 			next_tick = now + tick_ns;
 			if (spec->on_tick)
 				spec->on_tick(me, now);
+			all_maybe(loop);
 		}
 	}
 	free(item);
-	free(current);
 }
 
 int
@@ -310,8 +430,10 @@ pm_actor_main(int argc, char **argv, const struct pm_actor_spec *spec)
 	} else {
 		struct msg_ready ready = {0};
 
+		birth_drop_segments(&actor.birth);
 		if (actor.birth.background)
 			pm_background(0, false);
+		pm_actor_narrow(&actor);
 		birth_send(&actor.birth, MSG_ready, &ready);
 		log_info("ready");
 		loop_run(&actor, spec, me);

@@ -58,6 +58,17 @@ pm_attach_config(struct pm_actor *actor, struct manifest **ret)
 }
 
 int
+pm_attach_trust(struct pm_actor *actor, enum segment_kind kind, struct secrets *ret)
+{
+	int fd = birth_segment_fd(&actor->birth, kind, ROLE_NONE, 0, NULL), r;
+
+	if (fd < 0)
+		return 0;
+	r = secrets_attach(ret, fd, kind, NULL);
+	return r < 0 ? pm_open_failed(actor, "workers' CAs", r) : 0;
+}
+
+int
 pm_follow_config(int fd, struct manifest **manifest)
 {
 	struct yaml_errors errs = {0};

@@ -10,6 +10,7 @@
 #pragma once
 #include "actors/common/actor.h"
 #include "actors/common/config.h"
+#include "actors/common/secrets.h"
 #include "shm/rows.h"
 
 int pm_open_failed(struct pm_actor *actor, const char *what, int r);
@@ -17,6 +18,8 @@ int pm_open_failed(struct pm_actor *actor, const char *what, int r);
 int pm_attach_rows(struct pm_actor *actor, struct rows *ret, bool writable);
 int pm_attach_config(struct pm_actor *actor, struct manifest **ret);
 	/* A complaint about the documents goes to the supervisor with its place. */
+int pm_attach_trust(struct pm_actor *actor, enum segment_kind kind, struct secrets *ret);
+	/* TRUST or PROBES.  0 also where none came. */
 int pm_follow_config(int fd, struct manifest **manifest);
 	/* Takes fd.  0: *manifest is the newer one, the older is freed, and log lines bear its
 	 * generation.  On failure all stays as it was. */

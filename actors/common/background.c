@@ -10,14 +10,21 @@
 #include <unistd.h>
 
 bool
-pm_background_allowed(void)
+pm_background_limit(void)
 {
 	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NICE, &limit) == 0 && limit.rlim_cur >= 20;
+}
+
+bool
+pm_background_allowed(void)
+{
 	unsigned long long effective = 0;
 	char line[128];
 	FILE *f;
 
-	if (getrlimit(RLIMIT_NICE, &limit) == 0 && limit.rlim_cur >= 20)
+	if (pm_background_limit())
 		return true;
 	f = fopen("/proc/self/status", "re");
 	if (!f)
@@ -41,9 +48,12 @@ each_thread(pid_t pid, void (*f)(pid_t tid, const void *arg), const void *arg)
 	tasks = opendir(path);
 	if (!tasks)
 		return;
-	while ((entry = readdir(tasks)))
-		if (entry->d_name[0] != '.')
-			f((pid_t)strtol(entry->d_name, NULL, 10), arg);
+	while ((entry = readdir(tasks))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (entry->d_name[0] != '.')    /* 0: ourselves, the only one rights.h leaves us */
+			f(tid == gettid() ? 0 : tid, arg);
+	}
 	closedir(tasks);
 }
 

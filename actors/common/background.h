@@ -13,8 +13,11 @@
 #include <sys/types.h>
 
 bool pm_background_allowed(void);
+bool pm_background_limit(void);
+	/* By the limit alone: also for a process we start that will have no capabilities. */
 void pm_background(pid_t pid, bool on);
-	/* All threads of that process (0: ours) go there, or run as others do again. */
+	/* All threads of that process (0: ours) go there, or run as others do again; once we have
+	 * given up our rights (rights.h), only the thread that calls. */
 void pm_together(pid_t pid);
 	/* With two CPUs, all threads of that process onto the first of them, else nothing:
 	 * processes that wake each other several times a request answer sooner from one CPU than

@@ -111,6 +111,26 @@ msg_receive(int sock, struct msg *ret, void *buf, size_t cap, int *ret_fd)
 	return 1;
 }
 
+int
+msg_receive_only(int sock, struct msg *ret, void *buf, size_t cap, bool *ret_carried)
+{
+	struct iovec iov = {buf, cap};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, &mh, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	*ret_carried = n >= 0 && mh.msg_flags & MSG_CTRUNC;
+	if (n < 0)
+		return errno == EAGAIN ? 0 : errno == ECONNRESET ? -EPIPE : -errno;
+	if (n == 0)
+		return -EPIPE;
+	if (mh.msg_flags & MSG_TRUNC)
+		return -EMSGSIZE;
+	return msg_unpack(buf, (size_t)n, ret) < 0 ? -EBADMSG : 1;
+}
+
 static void *
 grow(void *list, unsigned n, size_t size)
 {
@@ -140,7 +160,8 @@ take_message(struct birth *b, const struct msg *m, int fd)
 
 		b->listener = grow(b->listener, b->n_listeners, sizeof *b->listener);
 		struct birth_listener *l = &b->listener[b->n_listeners++];
-		*l = (struct birth_listener){.index = m->u.listener.index, .fd = fd};
+		*l = (struct birth_listener){.index = m->u.listener.index, .fd = fd,
+					     .tls = m->u.listener.tls == 1};
 		snprintf(l->address, sizeof l->address, "%.*s", (int)a.len, a.p ? a.p : "");
 	} else if (m->id == MSG_peer) {
 		b->peer = grow(b->peer, b->n_peers, sizeof *b->peer);
@@ -192,6 +213,11 @@ birth_take(struct birth *ret)
 			b.generation = m.u.birth.generation;
 			b.log_level = m.u.birth.log_level;
 			b.background = m.u.birth.background;
+			b.rights = m.u.birth.rights;
+			b.token = m.u.birth.token;
+			b.note = m.u.birth.note;
+			if (m.u.birth.key.len == sizeof b.key)
+				memcpy(b.key, m.u.birth.key.p, sizeof b.key);
 			memcpy(b.run_dir, m.u.birth.run_dir.p, m.u.birth.run_dir.len);
 			born = true;
 		} else if (m.id == MSG_go) {
@@ -224,18 +250,24 @@ birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role role
 	return -ENOENT;
 }
 
+void
+birth_drop_segments(struct birth *b)
+{
+	for (unsigned i = 0; i < b->n_segments; i++)
+		if (b->segment[i].fd >= 0)
+			close(b->segment[i].fd);
+	free(b->segment);
+	b->segment = NULL;
+	b->n_segments = 0;
+}
+
 int
 birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd)
 {
 	*ret_fd = -1;
 	if (b->fd < 0)
 		return -EPIPE;
-	int r = msg_receive(b->fd, ret, buf, cap, ret_fd);
-	if (r == -EPIPE) {
-		close(b->fd);
-		b->fd = -1;
-	}
-	return r;
+	return msg_receive(b->fd, ret, buf, cap, ret_fd);
 }
 
 int
@@ -257,16 +289,13 @@ birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column, co
 void
 birth_close(struct birth *b)
 {
-	for (unsigned i = 0; i < b->n_segments; i++)
-		if (b->segment[i].fd >= 0)
-			close(b->segment[i].fd);
+	birth_drop_segments(b);
 	for (unsigned i = 0; i < b->n_listeners; i++)
 		if (b->listener[i].fd >= 0)
 			close(b->listener[i].fd);
 	for (unsigned i = 0; i < b->n_peers; i++)
 		if (b->peer[i].pidfd >= 0)
 			close(b->peer[i].pidfd);
-	free(b->segment);
 	free(b->listener);
 	free(b->peer);
 	if (b->fd >= 0)

@@ -8,6 +8,7 @@
  * Threads    one.  Descriptors are CLOEXEC.
  */
 #pragma once
+#include "actors/common/token.h"
 #include "proto/messages.h"
 #include "shm/process.h"
 #include "shm/segment.h"
@@ -24,6 +25,7 @@ struct birth_segment {
 struct birth_listener {
 	uint32_t index;
 	char address[128];
+	bool tls;                               /* clients speak TLS there */
 	int fd;
 };
 struct birth_peer {
@@ -39,6 +41,10 @@ struct birth {
 	char run_dir[80];
 	unsigned log_level;
 	bool background;                        /* load where nobody else wants the CPU */
+	bool rights;                            /* give up what the role does not need */
+	uint64_t token; /* policy: token.h; admin, kvevents: who may look at events; others 0 */
+	uint8_t key[TOKEN_KEY];                 /* ingress: token.h; others 0 */
+	uint64_t note;                          /* goes with what is told to kvevents; 0: may not */
 	struct birth_segment *segment;
 	unsigned n_segments;
 	struct birth_listener *listener;
@@ -54,8 +60,12 @@ int birth_segment_fd(struct birth *b, enum segment_kind kind, enum process_role 
 		     uint32_t incarnation, uint32_t *ret_generation);
 	/* Hands over the first untaken segment of that kind (role 0, incarnation 0: any); -ENOENT.
 	 */
+void birth_drop_segments(struct birth *b);
+	/* Closes the segments that open code did not take: what its owner's death leaves would
+	 * live as long as we do. */
 int birth_receive(struct birth *b, struct msg *ret, void *buf, size_t cap, int *ret_fd);
-	/* msg_receive() from the supervisor; -EPIPE: it is dead, and its descriptor closed. */
+	/* msg_receive() from the supervisor; -EPIPE: it is dead.  The caller closes b->fd, by
+	 * whatever watches it, and sets it to -1. */
 int birth_send(struct birth *b, enum msg_id id, const void *msg);
 	/* Never blocks; -EAGAIN when the supervisor is not reading. */
 int birth_fail(struct birth *b, const char *file, uint32_t line, uint32_t column, const char *text);
@@ -73,3 +83,6 @@ int msg_receive(int sock, struct msg *ret, void *buf, size_t cap, int *ret_fd);
 	 * -errno. */
 ssize_t msg_recv_fd(int sock, void *buf, size_t cap, int *ret_fd);
 	/* One frame as it came; bytes, 0 EOF, -EAGAIN, -EMSGSIZE truncated. */
+int msg_receive_only(int sock, struct msg *ret, void *buf, size_t cap, bool *ret_carried);
+	/* msg_receive() from one who has no descriptors to give: the kernel drops what comes along,
+	 * it is never ours; *ret_carried tells that there was some. */

@@ -5,8 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
 
 #define ANSWER_FIRST_BYTES 16384u
+#define READ_BYTES 65536L
+#define KEPT_MOST 4096 /* idle connections, each FETCH_IDLE_S at most */
 
 struct fetcher {
 	zactor_t *actor;
@@ -20,9 +24,62 @@ fetch_clear(struct fetch *fetch)
 	if (fetch->easy)
 		curl_easy_cleanup(fetch->easy);
 	curl_slist_free_all(fetch->headers);
+	curl_slist_free_all(fetch->connect_to);
 	free(fetch->answer);
-	fetch->easy = fetch->headers = fetch->answer = NULL;
+	free(fetch->ca);
+	free(fetch->host_header);
+	free(fetch->detour);
+	if (fetch->bearer)
+		explicit_bzero(fetch->bearer, strlen(fetch->bearer));
+	free(fetch->bearer);
+	fetch->easy = fetch->headers = fetch->connect_to = NULL;
+	fetch->answer = fetch->ca = fetch->host_header = fetch->detour = NULL;
+	fetch->bearer = NULL;
 	fetch->len = fetch->cap = 0;
+}
+
+struct fetch_peer
+fetch_peer(const struct manifest *manifest, const struct manifest_member *member,
+	   const struct secrets *trust)
+{
+	const struct manifest_set *set = &manifest->sets[member->set];
+
+	return (struct fetch_peer){
+		.host = member->url.host, .port = member->url.port, .https = member->https,
+		.server_name = set->tls_server_name,
+		.ca = trust ? secrets_get(trust, SECRET_CA, member->set) : (struct slice){NULL, 0},
+		.api_key = trust ? secrets_get(trust, SECRET_API_KEY, member->set)
+				 : (struct slice){NULL, 0},
+	};
+}
+
+int
+fetch_to(struct fetch *f, const struct fetch_peer *peer, const char *path)
+{
+	bool v6 = strchr(peer->host, ':') != NULL;
+	bool renamed = peer->https && peer->server_name && peer->server_name[0];
+
+	snprintf(f->url, sizeof f->url, v6 && !renamed ? "%s://[%s]:%u%s" : "%s://%s:%u%s",
+		 peer->https ? "https" : "http", renamed ? peer->server_name : peer->host,
+		 peer->port, path);
+	/* The certificate's name is the URL's host; the connection goes to the member, which is
+	 * addressed as it is known. */
+	if (renamed && (asprintf(&f->detour, v6 ? "::[%s]:%u" : "::%s:%u", peer->host,
+				 peer->port) < 0 ||
+			asprintf(&f->host_header, v6 ? "Host: [%s]:%u" : "Host: %s:%u", peer->host,
+				 peer->port) < 0))
+		return -ENOMEM;
+	if (peer->api_key.len > 0 && asprintf(&f->bearer, "Authorization: Bearer %.*s",
+					      (int)peer->api_key.len, peer->api_key.p) < 0)
+		return -ENOMEM;
+	if (peer->https && peer->ca.len > 0) {
+		f->ca = malloc(peer->ca.len);
+		if (!f->ca)
+			return -ENOMEM;
+		memcpy(f->ca, peer->ca.p, peer->ca.len);
+		f->ca_len = peer->ca.len;
+	}
+	return 0;
 }
 
 /* ---- the zactor ---- */
@@ -38,6 +95,11 @@ on_answer(char *bytes, size_t size, size_t n, void *arg)
 	if (len > f->answer_max - f->len) {
 		f->result = FETCH_LARGE;
 		return 0;
+	}
+	if (f->bytes) {
+		f->bytes(f, bytes, len);
+		f->len += len;
+		return len;
 	}
 	if (f->len + len > f->cap) {
 		size_t cap = f->cap ? f->cap : ANSWER_FIRST_BYTES;
@@ -63,11 +125,51 @@ give_back(zsock_t *pipe, struct fetch *f)
 	zmq_send(zsock_resolve(pipe), &f, sizeof f, 0);
 }
 
+static enum fetch_cause
+cause_of(CURLcode code)
+{
+	switch (code) {
+	case CURLE_COULDNT_CONNECT:
+		return FETCH_REFUSED;
+	case CURLE_COULDNT_RESOLVE_HOST:
+		return FETCH_NO_ADDRESS;
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CIPHER:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_ISSUER_ERROR:
+		return FETCH_TLS;
+	case CURLE_PARTIAL_FILE:
+	case CURLE_GOT_NOTHING:
+	case CURLE_RECV_ERROR:
+	case CURLE_SEND_ERROR:
+		return FETCH_CUT;
+	case CURLE_BAD_CONTENT_ENCODING:
+		return FETCH_ENCODING;
+	case CURLE_UNSUPPORTED_PROTOCOL: /* the answer's: every URL here is HTTP */
+	case CURLE_WEIRD_SERVER_REPLY:
+		return FETCH_NO_HTTP;
+	default:
+		return FETCH_OTHER;
+	}
+}
+
+static bool
+answer_closes(CURL *easy)
+{
+	struct curl_header *h;
+
+	return curl_easy_header(easy, "Connection", 0, CURLH_HEADER, -1, &h) == CURLHE_OK &&
+	       strcasecmp(h->value, "close") == 0;
+}
+
 static void
 fetch_ends(zsock_t *pipe, struct fetch *f, CURLcode code)
 {
 	long status = 0, connects = 0;
 	curl_off_t connected_us = 0;
+	const char *type = NULL;
 
 	curl_easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(f->easy, CURLINFO_NUM_CONNECTS, &connects);
@@ -75,11 +177,15 @@ fetch_ends(zsock_t *pipe, struct fetch *f, CURLcode code)
 	f->status = (unsigned)status;
 	if (code == CURLE_OK) {
 		f->result = FETCH_OK;
+		f->closes = answer_closes(f->easy);
+		curl_easy_getinfo(f->easy, CURLINFO_CONTENT_TYPE, &type);
+		snprintf(f->content_type, sizeof f->content_type, "%s", type ? type : "");
 	} else if (code == CURLE_OPERATION_TIMEDOUT) {
 		f->result = FETCH_LATE;
 		f->connected = connects == 0 || connected_us > 0;       /* 0: a kept one */
 	} else if (f->result != FETCH_LARGE) {   /* on_answer said so */
 		f->result = FETCH_BROKEN;
+		f->cause = cause_of(code);
 	}
 	curl_easy_cleanup(f->easy);
 	f->easy = NULL;
@@ -96,22 +202,68 @@ fetch_prepare(struct fetch *f, long left_ms)
 
 	if (!easy)
 		return false;
-	if (f->body) {
-		f->headers = curl_slist_append(NULL, "Content-Type: application/json");
+	if (f->host_header) {
+		f->headers = curl_slist_append(NULL, f->host_header);
 		if (!f->headers)
 			return false;
-		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, f->headers);
+	}
+	if (f->bearer) {
+		struct curl_slist *more = curl_slist_append(f->headers, f->bearer);
+
+		if (!more)
+			return false;
+		f->headers = more;
+	}
+	if (f->detour) {
+		f->connect_to = curl_slist_append(NULL, f->detour);
+		if (!f->connect_to)
+			return false;
+		curl_easy_setopt(easy, CURLOPT_CONNECT_TO, f->connect_to);
+	}
+	if (f->ca) {
+		struct curl_blob ca = {.data = f->ca, .len = f->ca_len,
+				       .flags = CURL_BLOB_NOCOPY};
+
+		curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
+		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+		if (curl_easy_setopt(easy, CURLOPT_CAINFO_BLOB, &ca) != CURLE_OK)
+			return false;
+	}
+	if (f->body) {
+		struct curl_slist *more =
+			curl_slist_append(f->headers, "Content-Type: application/json");
+
+		if (!more)
+			return false;
+		f->headers = more;
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, f->body);
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
 	}
+	if (f->accept) {
+		char accept[128];
+
+		snprintf(accept, sizeof accept, "Accept: %s", f->accept);
+		struct curl_slist *more = curl_slist_append(f->headers, accept);
+
+		if (!more)
+			return false;
+		f->headers = more;
+	}
+	if (f->decode)
+		curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
+	if (f->headers)
+		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, f->headers);
 	curl_easy_setopt(easy, CURLOPT_URL, f->url);
-	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
+	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, f->why);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, FETCH_IDLE_S);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, f->connect_ms);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, left_ms);
+	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, READ_BYTES);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_answer);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, f);
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, f);
@@ -167,14 +319,29 @@ hear(zsock_t *pipe, CURLM *multi)
 	return false;
 }
 
+/* Half of what we may have open. */
+static long
+connections_kept(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return 256;
+	return files.rlim_cur > 2 * KEPT_MOST ? KEPT_MOST : (long)(files.rlim_cur / 2);
+}
+
 static void
 fetcher_actor(zsock_t *pipe, void *arg)
 {
 	const struct fetcher *fetcher = arg;
 	CURLM *multi = curl_multi_init();
 
-	if (multi)
+	if (multi) {
 		curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, fetcher->host_connections);
+		/* Its own choice is four times the calls under way: with many workers, each would
+		 * lose its connection to the others between two calls. */
+		curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, connections_kept());
+	}
 	zsock_signal(pipe, multi ? 0 : 1);
 	if (!multi)
 		return;
@@ -201,7 +368,7 @@ fetcher_new(struct fetcher **ret, long host_connections)
 	if (!f)
 		return -ENOMEM;
 	f->host_connections = host_connections;
-	/* Plain HTTP only: no TLS to set up at every birth. */
+	/* TLS is set up with the first https call, not at every birth. */
 	curl_global_init(CURL_GLOBAL_NOTHING);
 	f->actor = zactor_new(fetcher_actor, f);
 	if (!f->actor) {

@@ -1,6 +1,7 @@
 /* actors/common/fields.c -- see fields.h. */
 #include "actors/common/fields.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -47,6 +48,18 @@ pm_json_nonzero(uint64_t n)
 }
 
 json_t *
+pm_json_integer_if(bool known, uint64_t n)
+{
+	return known ? json_integer((json_int_t)n) : json_null();
+}
+
+json_t *
+pm_json_seconds(mono_ns from, mono_ns to)
+{
+	return from == 0 ? json_null() : json_real((double)(to > from ? to - from : 0) / 1e9);
+}
+
+json_t *
 pm_json_text(const char *p, size_t cap)
 {
 	json_t *s = json_stringn(p, strnlen(p, cap));
@@ -67,6 +80,35 @@ pm_json_member(const struct rows *rows, uint16_t row, uint32_t row_gen)
 	    atomic_load_explicit(&rows->row[row].row_gen, memory_order_acquire) != row_gen)
 		return json_null();
 	return pm_json_text(rows->text[row].member, sizeof rows->text[row].member);
+}
+
+json_t *
+pm_json_member_then(const struct rows *rows, uint16_t row, uint32_t row_gen)
+{
+	char name[ROW_NAME_MAX];
+
+	if (!rows || !rows->head || row >= rows->capacity ||
+	    !rows_member_read(rows, row, row_gen, name) || name[0] == '\0')
+		return json_null();
+	return pm_json_text(name, sizeof name);
+}
+
+bool
+pm_hex_read(const char *text, size_t len, uint64_t *ret)
+{
+	uint64_t n = 0;
+
+	if (!text || len != 16)
+		return false;
+	for (unsigned i = 0; i < 16; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (!isxdigit(c))
+			return false;
+		n = n << 4 | (uint64_t)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+	}
+	*ret = n;
+	return true;
 }
 
 const char *

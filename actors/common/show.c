@@ -2,7 +2,6 @@
 #include "actors/common/show.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,31 +21,9 @@ pm_show_reload_name(unsigned state)
 int
 pm_show_id(const char *text, size_t len, uint64_t *ret_id)
 {
-	uint64_t id = 0;
-
 	if (len < 16 || (len > 16 && text[16] != '-') || len > 24)
 		return -EINVAL;
-	for (unsigned i = 0; i < 16; i++) {
-		unsigned char c = (unsigned char)text[i];
-
-		if (!isxdigit(c))
-			return -EINVAL;
-		id = id << 4 | (uint64_t)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
-	}
-	*ret_id = id;
-	return 0;
-}
-
-static json_t *
-seconds(mono_ns from, mono_ns to)
-{
-	return from == 0 ? json_null() : json_real((double)(to > from ? to - from : 0) / 1e9);
-}
-
-static json_t *
-integer_if(bool known, uint64_t n)
-{
-	return known ? json_integer((json_int_t)n) : json_null();
+	return pm_hex_read(text, 16, ret_id) ? 0 : -EINVAL;
 }
 
 /* ---- stat ---- */
@@ -63,8 +40,8 @@ process_of(const struct pm_view *view, const struct roster_entry *e, mono_ns now
 	json_object_set_new(o, "generation", json_integer(e->generation));
 	json_object_set_new(o, "pid", json_integer(e->pid));
 	json_object_set_new(o, "state", json_string(roster_state_name(state)));
-	json_object_set_new(o, "since_s", seconds(e->since_ns, now));
-	json_object_set_new(o, "heartbeat_age_s", seconds(pm_view_heartbeat(view,
+	json_object_set_new(o, "since_s", pm_json_seconds(e->since_ns, now));
+	json_object_set_new(o, "heartbeat_age_s", pm_json_seconds(pm_view_heartbeat(view,
 			    (enum process_role)e->role, e->incarnation), now));
 	json_object_set_new(o, "restarts", json_integer(e->restarts));
 	json_object_set_new(o, "last_exit", pm_json_text(e->last_exit, sizeof e->last_exit));
@@ -125,11 +102,21 @@ index_of(const struct pm_view *view, mono_ns now)
 	WORD(entries);
 	WORD(holders);
 	WORD(evictions);
-	WORD(refused);
+	WORD(evicted);
+	WORD(dropped);
 	WORD(recoveries);
+	WORD(private_bytes);
 #undef WORD
+	json_object_set_new(o, "refused", json_integer((json_int_t)index_refused(h)));
+	for (enum index_cause c = 0; c < INDEX_CAUSES; c++) {
+		char name[32];
+
+		snprintf(name, sizeof name, "refused_%s", index_cause_name(c));
+		json_object_set_new(o, name, json_integer((json_int_t)atomic_load_explicit(
+						     &h->refused[c], memory_order_relaxed)));
+	}
 	json_object_set_new(o, "lanes", json_integer((json_int_t)(h->nbuckets * 4)));
-	json_object_set_new(o, "writer_heartbeat_age_s", seconds(atomic_load_explicit(
+	json_object_set_new(o, "writer_heartbeat_age_s", pm_json_seconds(atomic_load_explicit(
 			    &view->index.head->heartbeat_ns, memory_order_relaxed), now));
 	return o;
 }
@@ -161,6 +148,7 @@ pm_show_stat(const struct pm_view *view)
 				    json_integer(atomic_load_explicit(&head->generation,
 								      memory_order_acquire)));
 		json_object_set_new(o, "config_hash", pm_json_hex(head->config_hash));
+		json_object_set_new(o, "revision", json_integer(head->revision));
 		json_object_set_new(o, "reload",
 				    json_string(pm_show_reload_name(atomic_load_explicit(
 					    &head->reload, memory_order_relaxed))));
@@ -182,6 +170,27 @@ pm_show_stat(const struct pm_view *view)
 	return o;
 }
 
+/* What the ingress itself says is short (room.c): a balancer had better send elsewhere. */
+static void
+crowded(const struct pm_view *view, const struct roster_entry *e, json_t *why)
+{
+	static const struct {
+		enum counter gauge;
+		const char *what;
+	} all[] = {
+		{COUNTER_crowded_slots, "request slots"},
+		{COUNTER_crowded_arena, "memory for request bodies"},
+		{COUNTER_crowded_connections, "client connections"},
+		{COUNTER_crowded_questions, "questions to the policy process"},
+	};
+	const struct pm_view_process *p = pm_view_process(view, ROLE_INGRESS, e->incarnation);
+
+	for (unsigned i = 0; p && i < sizeof all / sizeof all[0]; i++)
+		if (count_get(&p->process, all[i].gauge))
+			json_array_append_new(why, json_sprintf("ingress %u: %s nearly all in use",
+								e->index, all[i].what));
+}
+
 bool
 pm_show_ready(const struct pm_view *view, json_t **ret_why)
 {
@@ -197,6 +206,8 @@ pm_show_ready(const struct pm_view *view, json_t **ret_why)
 		unsigned state = atomic_load_explicit(&e.state, memory_order_relaxed);
 
 		ingress |= e.role == ROLE_INGRESS && state == ROSTER_READY;
+		if (e.role == ROLE_INGRESS && state == ROSTER_READY)
+			crowded(view, &e, why);
 		/* In a switch none is active for some milliseconds, and nobody need notice. */
 		policy |= e.role == ROLE_POLICY &&
 			  (state == ROSTER_ACTIVE || state == ROSTER_STANDBY ||
@@ -224,16 +235,8 @@ health_name(unsigned health)
 	return health < sizeof names / sizeof *names ? names[health] : "unknown";
 }
 
-static const char *
-predictor_name(unsigned state)
-{
-	static const char *const names[] = {"calibrating", "ready", "frozen"};
-
-	return state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
 static json_t *
-reading_of(const struct pm_view_worker *w)
+reading_of(const struct pm_view_worker *w, mono_ns now)
 {
 	const struct row_reading *r = &w->reading;
 	uint32_t known =
@@ -242,16 +245,23 @@ reading_of(const struct pm_view_worker *w)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "age_ms",
-			    integer_if(w->reading_age_ms != UINT32_MAX, w->reading_age_ms));
+			    pm_json_integer_if(w->reading_age_ms != UINT32_MAX, w->reading_age_ms));
 	json_object_set_new(o, "health", json_string(health_name(r->health)));
+	json_object_set_new(o, "health_why", json_string(row_why_name(r->health_why)));
+	json_object_set_new(o, "health_since_s", pm_json_seconds(w->health_since_ns, now));
+	json_object_set_new(o, "metrics_why", json_string(row_why_name(r->metrics_why)));
+	json_object_set_new(o, "metrics_since_s", pm_json_seconds(w->metrics_since_ns, now));
+	json_object_set_new(o, "stale", json_boolean(!w->fresh));
+	json_object_set_new(o, "http_status", pm_json_integer_if(r->status != 0, r->status));
 	json_object_set_new(o, "misses", json_integer(r->misses));
-	json_object_set_new(o, "waiting", integer_if(known & KNOWN_WAITING, r->waiting));
-	json_object_set_new(o, "running", integer_if(known & KNOWN_RUNNING, r->running));
+	json_object_set_new(o, "waiting", pm_json_integer_if(known & KNOWN_WAITING, r->waiting));
+	json_object_set_new(o, "running", pm_json_integer_if(known & KNOWN_RUNNING, r->running));
 	json_object_set_new(o, "kv_usage", known & KNOWN_KV_USAGE ? json_real((double)r->kv_usage) :
 								    json_null());
-	json_object_set_new(o, "num_blocks", integer_if(known & KNOWN_NUM_BLOCKS, r->num_blocks));
+	json_object_set_new(o, "num_blocks",
+			    pm_json_integer_if(known & KNOWN_NUM_BLOCKS, r->num_blocks));
 	json_object_set_new(o, "max_model_len",
-			    integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
+			    pm_json_integer_if(known & KNOWN_MAX_MODEL_LEN, r->max_model_len));
 	json_object_set_new(o, "engine_start", pm_json_wall(known & KNOWN_ENGINE_START ?
 							    row_reading_start(r) : 0, 3));
 	return o;
@@ -264,11 +274,12 @@ cache_of(const struct pm_view_worker *w, mono_ns now)
 
 	json_object_set_new(o, "state", json_string(cache_state_name(w->cache_state)));
 	json_object_set_new(o, "reason", json_string(cache_reason_name(w->cache_reason)));
-	json_object_set_new(o, "since_s", seconds(w->cache_since_ns, now));
-	json_object_set_new(o, "block_tokens", integer_if(w->block_tokens != 0, w->block_tokens));
-	json_object_set_new(o, "sequence", integer_if(w->seen_seq != 0, w->seen_seq - 1));
+	json_object_set_new(o, "since_s", pm_json_seconds(w->cache_since_ns, now));
+	json_object_set_new(o, "block_tokens",
+			    pm_json_integer_if(w->block_tokens != 0, w->block_tokens));
+	json_object_set_new(o, "sequence", pm_json_integer_if(w->seen_seq != 0, w->seen_seq - 1));
 	json_object_set_new(o, "sequence_applied",
-			    integer_if(w->applied_seq != 0, w->applied_seq - 1));
+			    pm_json_integer_if(w->applied_seq != 0, w->applied_seq - 1));
 	json_object_set_new(o, "batches", json_integer((json_int_t)w->received));
 	json_object_set_new(o, "decoded", json_integer((json_int_t)w->decoded));
 	json_object_set_new(o, "applied", json_integer((json_int_t)w->applied));
@@ -290,7 +301,7 @@ predictor_of(const struct row_predictor *p)
 	};
 	json_t *o = json_object(), *coefs = json_object();
 
-	json_object_set_new(o, "state", json_string(predictor_name(p->state)));
+	json_object_set_new(o, "state", json_string(predictor_state_name(p->state)));
 	json_object_set_new(o, "version", json_integer(p->version));
 	json_object_set_new(o, "samples", json_integer(p->samples));
 	json_object_set_new(o, "error_p50_s",
@@ -316,15 +327,44 @@ worker_of(const struct pm_view_worker *w, mono_ns now)
 	json_object_set_new(o, "pool", w->pool ? json_string(w->pool) : json_null());
 	json_object_set_new(o, "url", pm_json_text(w->url, sizeof w->url));
 	json_object_set_new(o, "model", pm_json_text(w->model, sizeof w->model));
+	json_object_set_new(o, "source", pm_json_text(w->source, sizeof w->source));
 	json_object_set_new(o, "state", json_string(row_state_name(w->state)));
 	json_object_set_new(o, "pending_tokens", json_integer(w->load.pending));
 	json_object_set_new(o, "prefilling", json_integer(w->load.prefilling));
 	json_object_set_new(o, "context_tokens", json_integer(w->load.context));
 	json_object_set_new(o, "decoding", json_integer(w->load.decoding));
-	json_object_set_new(o, "reading", reading_of(w));
+	json_object_set_new(o, "reading", reading_of(w, now));
 	json_object_set_new(o, "cache", cache_of(w, now));
 	json_object_set_new(o, "predictor", predictor_of(&w->predictor));
 	return o;
+}
+
+/* What the sources of members said last. */
+static json_t *
+discovery_of(const struct pm_view *view, mono_ns now)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < ROSTER_SOURCES; i++) {
+		struct roster_source s;
+		json_t *o;
+
+		if (!pm_view_source(view, i, &s))
+			continue;
+		o = json_object();
+		json_object_set_new(o, "set", pm_json_text(s.set, sizeof s.set));
+		json_object_set_new(o, "source", pm_json_text(s.source, sizeof s.source));
+		json_object_set_new(o, "state", json_string(source_state_name(
+				    atomic_load_explicit(&s.state, memory_order_relaxed))));
+		json_object_set_new(o, "since_s", pm_json_seconds(s.since_ns, now));
+		json_object_set_new(o, "answered_s", pm_json_seconds(s.answered_ns, now));
+		json_object_set_new(o, "members", json_integer(s.taken));
+		json_object_set_new(o, "not_taken", json_integer(s.not_taken));
+		json_object_set_new(o, "changes", json_integer(s.changes));
+		json_object_set_new(o, "text", pm_json_text(s.text, sizeof s.text));
+		json_array_append_new(list, o);
+	}
+	return list;
 }
 
 json_t *
@@ -341,6 +381,7 @@ pm_show_workers(const struct pm_view *view)
 			json_array_append_new(list, worker_of(&w, now));
 	}
 	json_object_set_new(o, "workers", list);
+	json_object_set_new(o, "discovery", discovery_of(view, now));
 	return o;
 }
 
@@ -360,18 +401,19 @@ by_arrival(const void *a, const void *b)
 	return x->arrival_ns < y->arrival_ns ? -1 : x->arrival_ns > y->arrival_ns;
 }
 
-static json_t *
-peer_of(const struct slot *s)
+json_t *
+pm_show_peer(const uint8_t addr[16], unsigned port, unsigned flags)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	char host[INET6_ADDRSTRLEN], text[80];
-	bool v4 = memcmp(s->peer_addr, mapped, sizeof mapped) == 0;
+	bool v4 = memcmp(addr, mapped, sizeof mapped) == 0;
 
-	if (!inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? s->peer_addr + 12 : s->peer_addr, host,
-		       sizeof host))
+	if (flags & PEER_UNIX)
+		return json_string("unix");
+	if (!inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? addr + 12 : addr, host, sizeof host))
 		return json_null();
-	snprintf(text, sizeof text, v4 ? "%s:%u" : "[%s]:%u", host, s->peer_port);
-	return json_string(text);
+	snprintf(text, sizeof text, v4 ? "%s:%u" : "[%s]:%u", host, port);
+	return json_string(port == 0 ? host : text);
 }
 
 static const char *
@@ -405,18 +447,20 @@ request_of(const struct pm_view *view, const struct live *l, mono_ns now)
 	json_object_set_new(o, "ingress", json_integer(l->in->index));
 	json_object_set_new(o, "state", json_string(slot_state_name(slot_state(word))));
 	json_object_set_new(o, "ask", json_integer(slot_ask(word)));
-	json_object_set_new(o, "age_s", seconds(s.arrival_ns, now));
+	json_object_set_new(o, "age_s", pm_json_seconds(s.arrival_ns, now));
 	json_object_set_new(o, "route", json_string(openai_route_name((enum openai_route)s.route)));
-	json_object_set_new(o, "peer", peer_of(&s));
+	json_object_set_new(o, "peer", pm_show_peer(s.peer_addr, s.peer_port, s.peer_flags));
+	json_object_set_new(o, "peer_forwarded", json_boolean(s.peer_flags & PEER_TRUSTED));
 	json_object_set_new(o, "body_bytes", json_integer(s.body_len));
 	json_object_set_new(o, "worker",
 			    routed ? pm_json_text(w.name, sizeof w.name) : json_null());
-	json_object_set_new(o, "row", integer_if(routed, s.row));
+	json_object_set_new(o, "row", pm_json_integer_if(routed, s.row));
 	json_object_set_new(o, "attempt", json_integer(s.attempt));
 	json_object_set_new(o, "phase", json_string(phase_name(s.phase)));
-	json_object_set_new(o, "prompt_tokens", integer_if(routed && s.prompt != 0, s.prompt));
-	json_object_set_new(o, "prefill_tokens", integer_if(routed, s.prefill));
-	json_object_set_new(o, "generation", integer_if(routed, s.policy_gen));
+	json_object_set_new(o, "prompt_tokens",
+			    pm_json_integer_if(routed && s.prompt != 0, s.prompt));
+	json_object_set_new(o, "prefill_tokens", pm_json_integer_if(routed, s.prefill));
+	json_object_set_new(o, "generation", pm_json_integer_if(routed, s.policy_gen));
 	return o;
 }
 

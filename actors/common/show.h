@@ -17,10 +17,14 @@
 const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
 
 json_t *pm_show_stat(const struct pm_view *view);
-	/* {"generation", "config_hash", "reload", "draining", "last_reload_ok", "last_error",
-	 * "born", "committed", "workers_count", "workers_up", "requests": {..}, "index": {..},
-	 * "processes": [..]} */
-json_t *pm_show_workers(const struct pm_view *view);    /* {"workers": [..]} */
+	/* {"generation", "config_hash", "revision", "reload", "draining", "last_reload_ok",
+	 * "last_error", "born", "committed", "workers_count", "workers_up", "requests": {..},
+	 * "index": {..}, "processes": [..]} */
+json_t *pm_show_segments(const struct pm_view *view);
+	/* {"sum": {..}, "segments": [..]}: the sums are over those of live processes. */
+json_t *pm_show_workers(const struct pm_view *view);
+	/* {"workers": [..], "discovery": [..]}: the rows; where members are found, and what was
+	 * said there last. */
 json_t *pm_show_requests(const struct pm_view *view, unsigned limit);
 	/* {"live", "states": {..}, "requests": [..]}: the longest waiting first, at most limit. */
 json_t *pm_show_explain(const struct pm_view *view, uint64_t id);
@@ -31,6 +35,9 @@ json_t *pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	/* One OUTCOME record; NULL: it is none, or no memory. */
 int pm_show_id(const char *text, size_t len, uint64_t *ret_id);
 	/* 16 hex digits as in x-pointsman-request-id, with or without "-attempt".  0, -EINVAL. */
+
+json_t *pm_show_peer(const uint8_t addr[16], unsigned port, unsigned flags);
+	/* "1.2.3.4:5", "[::1]:5", without a port that is 0, or "unix"; as in struct slot. */
 
 /* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when
  * fit). */

@@ -17,6 +17,8 @@ pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	const struct journal_outcome *x = (const struct journal_outcome *)(head + 1);
 	json_t *o;
 
+	const struct journal_client *client = (const struct journal_client *)(x + 1);
+
 	if (len < sizeof *head + sizeof *x || head->kind != JOURNAL_OUTCOME)
 		return NULL;
 	o = json_object();
@@ -28,7 +30,7 @@ pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	json_object_set_new(o, "status", pm_json_nonzero(x->status));
 	json_object_set_new(o, "cancelled", json_boolean(x->cancelled));
 	json_object_set_new(o, "row", x->row == ROW_NONE ? json_null() : json_integer(x->row));
-	json_object_set_new(o, "worker", pm_json_member(rows, x->row, x->row_gen));
+	json_object_set_new(o, "worker", pm_json_member_then(rows, x->row, x->row_gen));
 	json_object_set_new(o, "attempts", json_integer(x->attempts));
 	json_object_set_new(o, "queue_us", pm_json_known32(x->queue_us));
 	json_object_set_new(o, "ttft_us", pm_json_known32(x->ttft_us));
@@ -44,6 +46,13 @@ pm_show_outcome(const void *record, size_t len, const struct rows *rows)
 	json_object_set_new(o, "decoding", json_integer(x->decoding));
 	json_object_set_new(o, "bytes_out", json_integer((json_int_t)x->bytes_out));
 	json_object_set_new(o, "error", pm_json_text_or_null(x->error, sizeof x->error));
+	if (len < sizeof *head + sizeof *x + sizeof *client ||
+	    client->id_len > len - sizeof *head - sizeof *x - sizeof *client)
+		return o;
+	json_object_set_new(o, "peer", pm_show_peer(client->addr, client->port, client->flags));
+	json_object_set_new(o, "peer_forwarded", json_boolean(client->flags & PEER_TRUSTED));
+	json_object_set_new(o, "client_request_id",
+			    pm_json_text_or_null((const char *)(client + 1), client->id_len));
 	return o;
 }
 
@@ -122,6 +131,16 @@ rings_passed(struct search *s)
 	s->passed |= s->view->deaths > PM_VIEW_GONE_KEPT;
 }
 
+static bool
+in_view(const struct pm_view *view, uint32_t policy_inc)
+{
+	for (unsigned i = 0; i < view->n_processes; i++)
+		if (view->process[i].role == ROLE_POLICY &&
+		    view->process[i].incarnation == policy_inc)
+			return true;
+	return false;
+}
+
 static json_t *
 difference(const json_t *a, const json_t *b)
 {
@@ -177,7 +196,10 @@ pm_show_explain(const struct pm_view *view, uint64_t id)
 					 "not decided yet";
 	} else if (s.outcome && !decided) {
 		why = s.policy_inc == 0 ? "no decision was applied to it" :
-					  "its decision record has been overwritten";
+		      in_view(view, s.policy_inc)
+			      ? "its decision record has been overwritten"
+			      : "the policy process that decided it is too new to be known here "
+				"(ask again), or died too long ago";
 	} else if (decided && !s.outcome) {
 		why = s.passed ? "its outcome has been overwritten, or its ingress died" :
 				 "it has no outcome: its ingress died";

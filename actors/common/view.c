@@ -2,6 +2,7 @@
 #include "actors/common/view.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 void
 pm_view_init(struct pm_view *view)
 {
-	*view = (struct pm_view){.rows.seg.fd = -1, .roster.seg.fd = -1, .index.fd = -1};
+	*view = (struct pm_view){.rows.seg.fd = -1, .roster.seg.fd = -1, .index.fd = -1,
+				 .config.fd = -1, .pins.seg.fd = -1};
 }
 
 void
@@ -28,8 +30,11 @@ pm_view_close(struct pm_view *view)
 	free(view->ingress);
 	free(view->total);
 	manifest_free(&view->manifest);
+	segment_detach(&view->config);
+	index_detach(&view->reader);
 	segment_detach(&view->index);
 	roster_detach(&view->roster);
+	pins_detach(&view->pins);
 	rows_detach(&view->rows);
 	pm_view_init(view);
 }
@@ -142,33 +147,52 @@ take_config(struct pm_view *view, int fd)
 {
 	struct yaml_errors errs = {0};
 	struct manifest *manifest = NULL;
+	struct segment seg = {.fd = -1};
 	uint32_t generation = 0;
-	int r = config_load(fd, &manifest, &generation, &errs);
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = own < 0 ? -errno : 0;
 
-	yaml_errors_free(&errs);
 	if (r < 0)
+		close(fd);
+	else
+		r = config_load(fd, &manifest, &generation, &errs);
+	yaml_errors_free(&errs);
+	if (r < 0) {
+		if (own >= 0)
+			close(own);
 		return r;
+	}
+	r = segment_attach(&seg, own, SEGMENT_CONFIG, CONFIG_LAYOUT, false);
+	if (r < 0) {
+		manifest_free(&manifest);
+		return r;
+	}
+	segment_detach(&view->config);
+	view->config = seg;
 	manifest_free(&view->manifest);
 	view->manifest = manifest;
 	view->generation = generation;
 	return 0;
 }
 
-/* Only the head is read: the table is not populated, as index_attach would. */
+/* The table is not populated, as index_attach would: who asks an operator's question can wait. */
 static int
 take_index(struct pm_view *view, int fd)
 {
+	struct index *reader;
 	struct segment seg;
 	int r = segment_attach(&seg, fd, SEGMENT_INDEX, INDEX_LAYOUT, false);
 
 	if (r < 0)
 		return r;
-	if (seg.size < SEGMENT_BODY + sizeof(struct index_header)) {
+	r = index_attach_mapped(&reader, &seg);
+	if (r < 0) {
 		segment_detach(&seg);
-		return -EBADMSG;
+		return r;
 	}
+	index_detach(&view->reader);
 	segment_detach(&view->index);
 	view->index = seg;
+	view->reader = reader;
 	return 0;
 }
 
@@ -177,6 +201,7 @@ pm_view_segment(struct pm_view *view, const struct msg_segment *m, int fd)
 {
 	struct rows rows;
 	struct roster roster;
+	struct pins pins;
 	int r;
 
 	switch (m->kind) {
@@ -192,6 +217,13 @@ pm_view_segment(struct pm_view *view, const struct msg_segment *m, int fd)
 		if (r == 0) {
 			roster_detach(&view->roster);
 			view->roster = roster;
+		}
+		return r;
+	case SEGMENT_PINS:
+		r = pins_attach(&pins, fd, false);
+		if (r == 0) {
+			pins_detach(&view->pins);
+			view->pins = pins;
 		}
 		return r;
 	case SEGMENT_INDEX:
@@ -341,12 +373,7 @@ pm_view_index(const struct pm_view *view)
 unsigned
 pm_view_rows(const struct pm_view *view)
 {
-	uint32_t n;
-
-	if (!view->rows.head)
-		return 0;
-	n = atomic_load_explicit(&view->rows.head->count, memory_order_acquire);
-	return n < view->rows.capacity ? n : view->rows.capacity;
+	return view->rows.head ? rows_count(&view->rows) : 0;
 }
 
 static const char *
@@ -387,33 +414,29 @@ load_of(const struct pm_view *view, uint16_t row, uint32_t row_gen)
 	return sum;
 }
 
-static uint64_t
-load64(const _Atomic uint64_t *word)
-{
-	return atomic_load_explicit(word, memory_order_relaxed);
-}
-
 bool
 pm_view_worker(const struct pm_view *view, uint16_t id, mono_ns now, struct pm_view_worker *ret)
 {
 	struct pm_view_worker w = {.row = id, .reading_age_ms = UINT32_MAX};
 	const struct row *row;
-	const struct row_text *text;
+	struct row_text text;
 
 	if (id >= pm_view_rows(view))
 		return false;
 	row = &view->rows.row[id];
-	text = &view->rows.text[id];
 	row_reading_read(row, &w.reading);
 	w.state = row_state(row, &w.reading);
 	if (w.state == ROW_ABSENT)
 		return false;
 	w.row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
+	if (!rows_text_read(&view->rows, id, w.row_gen, &text))
+		return false;                   /* it is being made anew */
 	w.rank = row->rank;
-	copy_text(w.name, text->member, sizeof w.name);
-	copy_text(w.set, text->set, sizeof w.set);
-	copy_text(w.url, text->url, sizeof w.url);
-	copy_text(w.model, text->model, sizeof w.model);
+	copy_text(w.name, text.member, sizeof w.name);
+	copy_text(w.set, text.set, sizeof w.set);
+	copy_text(w.url, text.url, sizeof w.url);
+	copy_text(w.model, text.model, sizeof w.model);
+	copy_text(w.source, text.source, sizeof w.source);
 	w.pool = pool_of(view->manifest, w.set);
 	row_predictor_read(row, &w.predictor);
 	w.load = load_of(view, id, w.row_gen);
@@ -423,29 +446,56 @@ pm_view_worker(const struct pm_view *view, uint16_t id, mono_ns now, struct pm_v
 		uint64_t age = now > sampled ? (now - sampled) / 1000000 : 0;
 
 		w.reading_age_ms = age < UINT32_MAX ? (uint32_t)age : UINT32_MAX - 1;
-		w.fresh = sampled + PM_VIEW_READING_NS >= now;
+		w.fresh = row_reading_fresh(&w.reading, now);
 	}
+	w.health_since_ns = pm_load64(&row->health_since_ns);
+	w.metrics_since_ns = pm_load64(&row->metrics_since_ns);
 	uint32_t cache = atomic_load_explicit(&row->cache_state, memory_order_relaxed);
 	w.cache_state = cache & 0xff;
 	w.cache_reason = cache >> 8;
-	w.cache_since_ns = load64(&row->cache_since_ns);
-	w.block_tokens = row->block_tokens;
+	w.cache_since_ns = pm_load64(&row->cache_since_ns);
+	/* As decisions do: what is in the index was hashed as the events say. */
+	w.block_tokens = atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
 	if (!w.block_tokens)
-		w.block_tokens =
-			atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
+		w.block_tokens = row->block_tokens;
 	if (!w.block_tokens && (w.reading.known & KNOWN_BLOCK_TOKENS))
 		w.block_tokens = w.reading.block_tokens;
-	w.received = load64(&row->received);
-	w.decoded = load64(&row->decoded);
-	w.applied = load64(&row->applied);
-	w.orphaned = load64(&row->orphaned);
-	w.failed = load64(&row->failed);
-	w.skipped = load64(&row->skipped);
-	w.gaps = load64(&row->gaps);
-	w.restarts = load64(&row->restarts);
-	w.seen_seq = load64(&row->seen_seq);
-	w.applied_seq = load64(&row->applied_seq);
+	w.received = pm_load64(&row->received);
+	w.decoded = pm_load64(&row->decoded);
+	w.applied = pm_load64(&row->applied);
+	w.orphaned = pm_load64(&row->orphaned);
+	w.failed = pm_load64(&row->failed);
+	w.skipped = pm_load64(&row->skipped);
+	w.gaps = pm_load64(&row->gaps);
+	w.restarts = pm_load64(&row->restarts);
+	w.seen_seq = pm_load64(&row->seen_seq);
+	w.applied_seq = pm_load64(&row->applied_seq);
+	w.troubles = atomic_load_explicit(&row->troubles, memory_order_relaxed);
+	w.trouble = pm_load64(&row->trouble);
+	w.trouble_count = pm_load64(&row->trouble_count);
+	w.trouble_since_ns = pm_load64(&row->trouble_since_ns);
+	w.since_ns = row->since_ns;
+	w.configured_block_tokens = row->block_tokens;
+	w.event_block_tokens =
+		atomic_load_explicit(&row->event_block_tokens, memory_order_relaxed);
 	*ret = w;
+	return true;
+}
+
+bool
+pm_view_source(const struct pm_view *view, unsigned i, struct roster_source *ret)
+{
+	const struct roster_source *from = &view->roster.source[i];
+	unsigned state = view->roster.head
+				 ? atomic_load_explicit(&from->state, memory_order_acquire)
+				 : SOURCE_EMPTY;
+
+	if (state == SOURCE_EMPTY)
+		return false;
+	memcpy(ret, from, sizeof *ret);
+	ret->set[sizeof ret->set - 1] = '\0';
+	ret->source[sizeof ret->source - 1] = '\0';
+	ret->text[sizeof ret->text - 1] = '\0';
 	return true;
 }
 
@@ -471,16 +521,24 @@ pm_view_roster(const struct pm_view *view, unsigned i, struct roster_entry *ret)
 	return atomic_load_explicit(&ret->state, memory_order_relaxed) != ROSTER_EMPTY;
 }
 
-mono_ns
-pm_view_heartbeat(const struct pm_view *view, enum process_role role, uint32_t incarnation)
+const struct pm_view_process *
+pm_view_process(const struct pm_view *view, enum process_role role, uint32_t incarnation)
 {
 	for (unsigned i = 0; i < view->n_processes; i++) {
 		const struct pm_view_process *p = &view->process[i];
 
 		if (p->role == role && p->incarnation == incarnation && !p->gone)
-			return load64(&p->process.seg.head->heartbeat_ns);
+			return p;
 	}
-	return 0;
+	return NULL;
+}
+
+mono_ns
+pm_view_heartbeat(const struct pm_view *view, enum process_role role, uint32_t incarnation)
+{
+	const struct pm_view_process *p = pm_view_process(view, role, incarnation);
+
+	return p ? pm_load64(&p->process.seg.head->heartbeat_ns) : 0;
 }
 
 void

@@ -1,9 +1,9 @@
 /* actors/common/view.h -- all shared memory of a run, read-only, for those who show it.
  *
  * Meaning    What the supervisor hands to admin at birth and to a tool that attaches: the worker
- *            table, the prefix index's head, the roster, the documents in force, and per process
- *            its counters and journal, per ingress its column and slots.  Nothing is computed until
- *            it is asked for.
+ *            table, the prefix index, the roster, the documents in force, and per process its
+ *            counters and journal, per ingress its column and slots.  Nothing is computed until it
+ *            is asked for.  Arenas are not here: what people wrote is nobody else's business.
  * Dead       A dead policy or ingress process stays in view, up to PM_VIEW_GONE_KEPT of them,
  *            newest kept: explain and record want its journal.  Its counters are added to those of
  *            its role and index when it leaves, so that a sum never falls while this view lives.
@@ -16,6 +16,7 @@
 #include "actors/common/config.h"
 #include "shm/cell.h"
 #include "shm/index.h"
+#include "shm/pins.h"
 #include "shm/process.h"
 #include "shm/roster.h"
 #include "shm/rows.h"
@@ -23,7 +24,6 @@
 
 #define PM_VIEW_GONE_KEPT 16u           /* 4 MiB of journal each */
 #define PM_VIEW_BORN    256u            /* ingress incarnations remembered by number alone */
-#define PM_VIEW_READING_NS 3000000000ull /* an older reading is unknown: three scrapes missed */
 
 struct pm_view_process {
 	enum process_role role;
@@ -47,7 +47,10 @@ struct pm_view_total {                  /* what the dead of one seat have counte
 struct pm_view {
 	struct rows rows;                       /* .head NULL: absent; likewise below */
 	struct roster roster;
+	struct pins pins;
 	struct segment index;
+	struct index *reader;                   /* over the same mapping */
+	struct segment config;                  /* the documents the manifest was made of */
 	struct manifest *manifest;              /* in force; NULL: none yet */
 	uint32_t generation;                    /* of the manifest */
 	struct pm_view_process *process;
@@ -60,6 +63,12 @@ struct pm_view {
 	uint32_t born[PM_VIEW_BORN];            /* ring */
 	unsigned n_born;
 };
+
+static inline uint64_t
+pm_load64(const _Atomic uint64_t *word)                 /* a statistic: as it stands */
+{
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
 
 void pm_view_init(struct pm_view *view);
 void pm_view_close(struct pm_view *view);
@@ -86,17 +95,23 @@ struct pm_view_worker {
 	uint32_t row_gen;
 	char name[ROW_NAME_MAX], set[ROW_NAME_MAX], url[ROW_URL_MAX], model[ROW_URL_MAX];
 	const char *pool; /* first that names its set; NULL: none or unknown */
+	char source[8];                         /* static, file or dns */
 	enum row_state state;
 	struct row_reading reading;
-	bool fresh;                             /* the reading is of the last PM_VIEW_READING_NS */
+	bool fresh;                             /* row_reading_fresh */
 	uint32_t reading_age_ms;                /* all ones: never sampled */
 	struct row_predictor predictor;
 	struct pm_view_load load;
 	unsigned cache_state, cache_reason;
-	uint32_t block_tokens; /* configured, else as events, else as metrics say; 0 */
+	mono_ns health_since_ns, metrics_since_ns;      /* of reading.health_why, metrics_why */
+	uint32_t block_tokens; /* as its events say, else configured, else as metrics; 0 */
 	mono_ns cache_since_ns;
 	uint64_t received, decoded, applied, orphaned, failed, skipped, gaps, restarts;
 	uint64_t seen_seq, applied_seq;         /* + 1; 0 none */
+	uint32_t troubles;                      /* bits 1 << enum event_trouble */
+	uint64_t trouble, trouble_count;        /* newest: rows.h row_trouble_pack(); 0 none */
+	mono_ns trouble_since_ns, since_ns;     /* of that kind; of this row_gen */
+	uint32_t configured_block_tokens, event_block_tokens;   /* 0: not; none yet */
 };
 bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now,
 		    struct pm_view_worker *ret);
@@ -104,10 +119,14 @@ bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now,
 unsigned pm_view_rows(const struct pm_view *view);              /* ask for 0 .. that - 1 */
 
 /* A process as the roster tells it. */
+bool pm_view_source(const struct pm_view *view, unsigned i, struct roster_source *ret);
+	/* Where members are found.  i < ROSTER_SOURCES; false: empty. */
 bool pm_view_roster(const struct pm_view *view, unsigned i, struct roster_entry *ret);
 	/* i < ROSTER_MAX; false: empty. */
 mono_ns pm_view_heartbeat(const struct pm_view *view, enum process_role role, uint32_t incarnation);
 	/* 0: its segment is not in view. */
+const struct pm_view_process *pm_view_process(const struct pm_view *view, enum process_role role,
+					      uint32_t incarnation);    /* a live one; NULL */
 
 /* Journals. */
 typedef bool pm_view_record_f(void *arg, const struct pm_view_process *from, const void *record,

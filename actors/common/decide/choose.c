@@ -7,7 +7,7 @@ choose_removal_name(unsigned removal)
 	static const char *const names[REMOVALS] = {
 		[REMOVAL_NONE] = "-", [REMOVAL_ABSENT] = "absent", [REMOVAL_DRAINING] = "draining",
 		[REMOVAL_DOWN] = "down", [REMOVAL_UNPROVEN] = "unproven",
-		[REMOVAL_FAILED] = "failed-attempt",
+		[REMOVAL_FAILED] = "failed-attempt", [REMOVAL_PINNED] = "pinned-elsewhere",
 	};
 
 	return removal < REMOVALS ? names[removal] : "unknown";
@@ -54,17 +54,19 @@ grade(const struct choose_candidate *c)
 static double
 score(const struct choose_input *input, const struct choose_candidate *c)
 {
+	double more = (double)c->handicap;
+
 	switch (input->objective) {
 	case CHOOSE_RANDOM:
 		return (double)(mixed(input->seed ^ mixed(c->row)) >> 11);
 	case CHOOSE_LEAST_PREFILL:
-		return (double)c->prefill;
+		return (double)c->prefill + more * (double)c->ahead;
 	case CHOOSE_LEAST_REQUESTS:
-		return (double)c->requests;
+		return (1 + more) * (double)c->requests;
 	case CHOOSE_ROUND_ROBIN:
 		return 0;
 	default:
-		return c->ttft_s;
+		return c->ttft_s + more * c->load_s;
 	}
 }
 
@@ -102,6 +104,8 @@ remove_unfit(const struct choose_input *input)
 		struct choose_candidate *c = &input->candidate[i];
 
 		c->removed_by = (uint8_t)removal_of(c);
+		if (input->pinned && c->row != input->pin)
+			c->removed_by = REMOVAL_PINNED;
 		if (c->removed_by != REMOVAL_NONE || c->failed)
 			continue;
 		other = true;

@@ -4,11 +4,16 @@
  * Order      grade (up, suspect, unproven, failed just now), then the objective's score, then the
  *            least recently picked, then the lowest row.  Under PredictedTTFT scores within
  *            CHOOSE_EPSILON_S of the best are a tie: else one worker of an idle fleet gets all.
+ * Slow start a worker that is new among others has a handicap: what is in flight there counts
+ *            1 + handicap times, by whatever objective that looks at load (Random and RoundRobin do
+ *            not).  So it gets work at once while it is idle, but a queue only in the measure of
+ *            its time in service (slow.h).
  * Inputs     all that counts; no clocks, no globals.  Random draws from `seed` alone.
  * Result     bit for bit the same for the same input (compiled with -ffp-contract=off).
  * Threads    pure: any.  Nothing blocks or allocates.  O(candidates x CHOOSE_RANKED).
  */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shm/rows.h"
@@ -33,6 +38,7 @@ enum removal {
 	REMOVAL_DOWN,                   /* failed its health probes */
 	REMOVAL_UNPROVEN,               /* never answered a probe, and somebody else has */
 	REMOVAL_FAILED,                 /* the attempt before this question failed there */
+	REMOVAL_PINNED,                 /* the request is about what another worker keeps */
 	REMOVALS
 };
 const char *choose_removal_name(unsigned removal);      /* static; "unknown" */
@@ -44,9 +50,10 @@ struct choose_candidate {
 	uint8_t removed_by;             /* out: enum removal */
 	bool failed;                    /* the attempt before failed there */
 	uint32_t last_pick;             /* pick number of its newest choice, wrapping; 0 never */
-	double ttft_s;                  /* predicted */
-	uint64_t prefill;               /* tokens: ahead and own uncached */
+	double ttft_s, load_s;          /* predicted; the part that is due to what is in flight */
+	uint64_t prefill, ahead;        /* tokens: ahead and own uncached; ahead alone */
 	uint32_t requests;              /* in flight there */
+	float handicap;                 /* 0: none */
 };
 
 struct choose_input {
@@ -54,6 +61,8 @@ struct choose_input {
 	uint32_t n;
 	enum choose_objective objective;
 	uint64_t seed;
+	bool pinned;                    /* row `pin` or nobody */
+	uint16_t pin;
 };
 
 unsigned choose(const struct choose_input *input, uint32_t ret_order[CHOOSE_RANKED]);

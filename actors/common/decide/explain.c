@@ -82,7 +82,7 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "row", c->row == ROW_NONE ? json_null() : json_integer(c->row));
-	json_object_set_new(o, "worker", pm_json_member(rows, c->row, c->row_gen));
+	json_object_set_new(o, "worker", pm_json_member_then(rows, c->row, c->row_gen));
 	json_object_set_new(o, "row_gen", json_integer(c->row_gen));
 	json_object_set_new(o, "removed_by",
 			    c->removed_by ? json_string(choose_removal_name(c->removed_by))
@@ -101,6 +101,9 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	json_object_set_new(o, "predicted_ttft_us", json_integer(c->ttft_us));
 	json_object_set_new(o, "predicted_wait_us",
 			    json_integer((json_int_t)((double)c->wait_s * 1e6)));
+	json_object_set_new(o, "predicted_load_us",
+			    json_integer((json_int_t)((double)c->load_s * 1e6)));
+	json_object_set_new(o, "handicap", json_real((double)c->handicap));
 	json_object_set_new(o, "coefficients", coefs_of(c->coef));
 	return o;
 }
@@ -139,8 +142,9 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	json_object_set_new(o, "status", pm_json_nonzero(d->status));
 	json_object_set_new(o, "chosen_row", chosen ? json_integer(d->chosen_row) : json_null());
 	json_object_set_new(o, "chosen_worker",
-			    chosen && head->n > 0 ? pm_json_member(rows, c[0].row, c[0].row_gen)
-						  : json_null());
+			    chosen && head->n > 0
+				    ? pm_json_member_then(rows, c[0].row, c[0].row_gen)
+				    : json_null());
 	json_object_set_new(o, "prompt_tokens", pm_json_nonzero(d->prompt_tokens));
 	json_object_set_new(o, "max_tokens", pm_json_known32(d->max_tokens));
 	json_object_set_new(o, "token_source", json_string(source_name(d->token_source)));
@@ -181,8 +185,10 @@ explain_print(FILE *to, const json_t *d)
 		fprintf(to, " %lld by rule %s", pm_integer_at(d, "status"),
 			pm_text_at(d, "rule", "-"));
 	if (json_is_integer(json_object_get(d, "chosen_row")))
-		fprintf(to, " %s (row %lld)", pm_text_at(d, "chosen_worker", "?"),
-			pm_integer_at(d, "chosen_row"));
+		fprintf(to, " %s (row %lld)%s%s", pm_text_at(d, "chosen_worker", "?"),
+			pm_integer_at(d, "chosen_row"),
+			json_is_string(json_object_get(d, "rule")) ? ", " : "",
+			pm_text_at(d, "rule", ""));
 	fprintf(to, "\nmodel %s, policy %s minimizes %s; generation %lld, config %s\n",
 		pm_text_at(d, "model", "-"), pm_text_at(d, "policy", "-"),
 		pm_text_at(d, "minimize", "-"), pm_integer_at(d, "generation"),
@@ -208,9 +214,16 @@ explain_print(FILE *to, const json_t *d)
 			pm_integer_at(c, "decoding"));
 		print_known(to, c, "scraped_waiting", 6);
 		print_known(to, c, "scraped_running", 6);
-		fprintf(to, " %10.1f %10.1f  %s\n",
+		fprintf(to, " %10.1f %10.1f  %s",
 			(double)pm_integer_at(c, "predicted_wait_us") / 1000.0,
 			(double)pm_integer_at(c, "predicted_ttft_us") / 1000.0,
 			pm_text_at(c, "removed_by", "-"));
+		double handicap = json_real_value(json_object_get(c, "handicap"));
+
+		if (handicap > 0)
+			fprintf(to, " (slow start: %.1f ms of load count %.1f times)",
+				(double)pm_integer_at(c, "predicted_load_us") / 1000.0,
+				1 + handicap);
+		fputc('\n', to);
 	}
 }

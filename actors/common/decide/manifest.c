@@ -16,12 +16,10 @@ static const char snapshot_magic[8] = "PMSNAP1";
 /* ---- making a snapshot ---- */
 
 struct snapshot {
-	uint8_t *bytes;
-	size_t len, cap;
+	struct manifest_bytes to;
 	uint32_t files;
 	struct yaml_errors *errs;
 	bool bad;
-	bool oom;
 };
 
 static void
@@ -31,59 +29,66 @@ u32_put(uint8_t *p, uint32_t v)
 		p[i] = (uint8_t)(v >> (8 * i));
 }
 
-static uint32_t
-u32_get(const uint8_t *p)
+uint32_t
+manifest_u32(const uint8_t *p)
 {
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static void
-snapshot_append(struct snapshot *s, const void *bytes, size_t len)
+void
+manifest_bytes_add(struct manifest_bytes *to, const void *bytes, size_t len)
 {
-	if (s->oom)
+	if (to->oom)
 		return;
-	if (s->cap - s->len < len) {
-		size_t cap = s->cap ? s->cap : 4096;
+	if (to->cap - to->len < len) {
+		size_t cap = to->cap ? to->cap : 4096;
 		uint8_t *bigger;
 
-		while (cap - s->len < len)
+		while (cap - to->len < len)
 			cap *= 2;
-		bigger = realloc(s->bytes, cap);
+		bigger = realloc(to->bytes, cap);
 		if (!bigger) {
-			s->oom = true;
+			to->oom = true;
 			return;
 		}
-		s->bytes = bigger;
-		s->cap = cap;
+		to->bytes = bigger;
+		to->cap = cap;
 	}
 	if (len > 0)
-		memcpy(s->bytes + s->len, bytes, len);
-	s->len += len;
+		memcpy(to->bytes + to->len, bytes, len);
+	to->len += len;
+}
+
+void
+manifest_bytes_u32(struct manifest_bytes *to, uint32_t v)
+{
+	uint8_t bytes[4];
+
+	u32_put(bytes, v);
+	manifest_bytes_add(to, bytes, sizeof(bytes));
 }
 
 static void
 snapshot_add(struct snapshot *s, const char *file, const char *text, size_t len)
 {
 	size_t name_len = strlen(file);
-	uint8_t head[8];
 
-	if (s->len == 0) {
-		snapshot_append(s, snapshot_magic, sizeof(snapshot_magic));
-		snapshot_append(s, "\0\0\0\0", 4);
+	if (s->to.len == 0) {
+		manifest_bytes_add(&s->to, snapshot_magic, sizeof(snapshot_magic));
+		manifest_bytes_u32(&s->to, 0);
 	}
-	if (name_len > 4096 || s->len + 8 + name_len + len > MANIFEST_SNAPSHOT_MAX) {
+	if (name_len > 4096 || s->to.len + 8 + name_len + len > MANIFEST_SNAPSHOT_MAX) {
 		s->bad = true;
 		yaml_errors_add(s->errs, file, 0, 0, "all files together are larger than %u MiB",
 				MANIFEST_SNAPSHOT_MAX >> 20);
 		return;
 	}
-	u32_put(head, (uint32_t)name_len);
-	u32_put(head + 4, (uint32_t)len);
-	snapshot_append(s, head, sizeof(head));
-	snapshot_append(s, file, name_len);
-	snapshot_append(s, text, len);
-	if (!s->oom)
-		u32_put(s->bytes + sizeof(snapshot_magic), ++s->files);
+	manifest_bytes_u32(&s->to, (uint32_t)name_len);
+	manifest_bytes_u32(&s->to, (uint32_t)len);
+	manifest_bytes_add(&s->to, file, name_len);
+	manifest_bytes_add(&s->to, text, len);
+	if (!s->to.oom)
+		u32_put(s->to.bytes + sizeof(snapshot_magic), ++s->files);
 }
 
 static void
@@ -114,7 +119,7 @@ file_read(struct snapshot *s, const char *path)
 	}
 	text = malloc(YAML_TEXT_MAX_BYTES + 1);
 	if (!text) {
-		s->oom = true;
+		s->to.oom = true;
 		goto out;
 	}
 	while (len <= YAML_TEXT_MAX_BYTES) { /* one byte too many is for the parser to refuse */
@@ -171,7 +176,7 @@ directory_read(struct snapshot *s, const char *path)
 
 		if (asprintf(&file, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/",
 			     entries[i]->d_name) < 0)
-			s->oom = true;
+			s->to.oom = true;
 		else
 			file_read(s, file);
 		free(file);
@@ -269,12 +274,12 @@ text_take(struct manifest_loader *l, const char *file, const void *text, size_t 
 static bool
 snapshot_walk(struct manifest_loader *l, const uint8_t *p, size_t len)
 {
-	const uint8_t *end = p + len;
+	const uint8_t *start = p, *end = p + len;
 	uint32_t files;
 
 	if (len < SNAPSHOT_HEAD || memcmp(p, snapshot_magic, sizeof(snapshot_magic)) != 0)
 		return false;
-	files = u32_get(p + sizeof(snapshot_magic));
+	files = manifest_u32(p + sizeof(snapshot_magic));
 	p += SNAPSHOT_HEAD;
 	for (; files > 0 && !l->oom; files--) {
 		uint32_t name_len, text_len;
@@ -282,8 +287,8 @@ snapshot_walk(struct manifest_loader *l, const uint8_t *p, size_t len)
 
 		if (end - p < 8)
 			return false;
-		name_len = u32_get(p);
-		text_len = u32_get(p + 4);
+		name_len = manifest_u32(p);
+		text_len = manifest_u32(p + 4);
 		p += 8;
 		if (name_len > 4096 || name_len > (size_t)(end - p) ||
 		    text_len > (size_t)(end - p) - name_len)
@@ -297,7 +302,8 @@ snapshot_walk(struct manifest_loader *l, const uint8_t *p, size_t len)
 		free(name);
 		p += name_len + text_len;
 	}
-	return l->oom || p == end;
+	l->m->base_len = (size_t)(p - start);
+	return l->oom || p == end || manifest_found_read(l, p, end);
 }
 
 static bool
@@ -322,14 +328,15 @@ loader_free(struct manifest_loader *l)
 {
 	for (size_t i = 0; i < l->n_files; i++)
 		yaml_docs_free(&l->files[i]);
+	manifest_found_free(l);
 	free(l->files);
 	free(l->docs);
 	free(l->places);
 }
 
-/* Takes bytes over, on failure too. */
-static int
-snapshot_load(uint8_t *bytes, size_t len, struct manifest **ret_manifest, struct yaml_errors *errs)
+int
+manifest_snapshot_load(uint8_t *bytes, size_t len, const struct manifest_amendment *amendment,
+		       struct manifest **ret_manifest, struct yaml_errors *errs)
 {
 	struct manifest_loader l = {.errs = errs};
 	int r = -ENOMEM;
@@ -346,6 +353,8 @@ snapshot_load(uint8_t *bytes, size_t len, struct manifest **ret_manifest, struct
 		l.bad = true;
 		yaml_errors_add(errs, "snapshot", 0, 0, "is no configuration snapshot");
 	}
+	if (amendment && !l.oom)
+		manifest_found_put(&l, amendment);
 	if (!l.oom && !arrays_make(&l))
 		l.oom = true;
 	if (!l.oom)
@@ -363,6 +372,8 @@ snapshot_load(uint8_t *bytes, size_t len, struct manifest **ret_manifest, struct
 					"there is no GatewayBackend, here or in the other files");
 		}
 	}
+	if (amendment && !l.oom && !l.bad)
+		manifest_found_write(&l, amendment);
 	loader_free(&l);
 	if (!l.oom)
 		r = l.bad ? -EINVAL : 0;
@@ -380,11 +391,11 @@ snapshot_finish(struct snapshot *s, struct manifest **ret_manifest)
 	struct manifest *m = NULL;
 	int r;
 
-	if (s->oom || s->len == 0) {
-		free(s->bytes);
-		return s->oom ? -ENOMEM : -EINVAL;
+	if (s->to.oom || s->to.len == 0) {
+		free(s->to.bytes);
+		return s->to.oom ? -ENOMEM : -EINVAL;
 	}
-	r = snapshot_load(s->bytes, s->len, &m, s->errs);
+	r = manifest_snapshot_load(s->to.bytes, s->to.len, NULL, &m, s->errs);
 	if (r == 0 && s->bad) { /* what could be read was right, but not all could be read */
 		manifest_free(&m);
 		return -EINVAL;
@@ -429,7 +440,7 @@ manifest_load_snapshot(const void *bytes, size_t len, struct manifest **ret_mani
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, bytes, len);
-	return snapshot_load(copy, len, ret_manifest, errs);
+	return manifest_snapshot_load(copy, len, NULL, ret_manifest, errs);
 }
 
 int
@@ -440,6 +451,20 @@ manifest_load_text(const char *file, const char *text, size_t len, struct manife
 
 	snapshot_add(&s, file, text, len);
 	return snapshot_finish(&s, ret_manifest);
+}
+
+void
+manifest_say(const struct manifest *m, char *buf, size_t cap)
+{
+	unsigned found = 0;
+	char more[48] = "";
+
+	for (uint32_t i = 0; i < m->n_sets; i++)
+		found += m->sets[i].discovery.source != MANIFEST_SOURCE_NONE;
+	if (found > 0)
+		snprintf(more, sizeof more, " and those that %u sets find", found);
+	snprintf(buf, cap, "%u models, %u policies, %u pools, %u worker sets, %u workers%s",
+		 m->n_models, m->n_policies, m->n_pools, m->n_sets, m->n_members, more);
 }
 
 uint64_t
@@ -464,6 +489,7 @@ manifest_free(struct manifest **mp)
 		free(m->pools[i].sets);
 	for (uint32_t i = 0; i < m->n_policies && m->policies; i++)
 		free(m->policies[i].pools);
+	free(m->gateway.certificates);
 	free(m->models);
 	free(m->sets);
 	free(m->members);

@@ -8,7 +8,9 @@
  * that snapshot with this very code, so all see the same thing however the files change.
  *
  * Snapshot   little-endian: "PMSNAP1\0", u32 files, then per file u32 name bytes, u32 text bytes,
- *            name, text.  manifest_hash() is the XXH3 of these bytes (config_hash).
+ *            name, text.  Where members were found (spec.discovery) there follows "PMFOUND\0",
+ *            u32 revision, u32 texts, then per text u32 bytes of set, source and text, and these.
+ *            manifest_hash() is the XXH3 of all these bytes (config_hash).
  * Ownership  all of it belongs to struct manifest; read-only after loading; manifest_free().
  * Errors     all complaints of all files at once, file:line:column, in struct yaml_errors.
  *            The loader never logs, exits or blocks on anything but a regular file.
@@ -27,11 +29,18 @@
 #define MANIFEST_NAME_MAX	63	 /* bytes, without NUL: metadata.name, member names */
 #define MANIFEST_MODEL_MAX	127	 /* bytes: model names */
 #define MANIFEST_ENDPOINT_MAX	127	 /* bytes: URLs, ZeroMQ endpoints */
+#define MANIFEST_BIND		"bind:"	 /* begins an endpoint that we bind */
 #define MANIFEST_HOST_MAX	79	 /* bytes: host of an address, without brackets */
 #define MANIFEST_PATH_MAX	127	 /* bytes: paths on a worker */
 #define MANIFEST_ROWS_MAX	1024u	 /* members times ranks, all sets together */
 #define MANIFEST_RANKS_MAX	64u	 /* data-parallel ranks of a set */
 #define MANIFEST_LISTEN_MAX	16u	 /* addresses of the gateway */
+#define MANIFEST_SOCKET_MAX	107	 /* bytes: path of a unix socket */
+#define MANIFEST_TRUSTED_MAX	64u	 /* networks of trusted peers */
+#define MANIFEST_FILE_MAX	255	 /* bytes: paths of files on this machine */
+#define MANIFEST_ENV_MAX	63	 /* bytes: names of environment variables */
+#define MANIFEST_CERTS_MAX	32u	 /* certificates of the gateway */
+#define MANIFEST_DNS_MAX	253	 /* bytes: names to resolve */
 #define MANIFEST_SNAPSHOT_MAX	(16u << 20) /* bytes */
 
 struct manifest_addr {
@@ -39,7 +48,22 @@ struct manifest_addr {
 	uint16_t port;
 };
 
-enum manifest_engine { MANIFEST_ENGINE_VLLM = 1 };
+/* Where clients connect: an address, or a unix socket's path. */
+struct manifest_listen {
+	char path[MANIFEST_SOCKET_MAX + 1]; /* absolute; "": host and port */
+	char host[MANIFEST_HOST_MAX + 1];   /* numeric; IPv6 without brackets */
+	uint16_t port;
+};
+
+struct manifest_network {
+	uint8_t addr[16]; /* IPv6, or v4-mapped; zero behind the prefix */
+	uint8_t bits;	  /* of the prefix, 0 to 128 */
+};
+
+enum manifest_engine {
+	MANIFEST_ENGINE_VLLM = 1, MANIFEST_ENGINE_SGLANG, MANIFEST_ENGINE_TRTLLM,
+	MANIFEST_ENGINE_TRITON,
+};
 enum manifest_io { MANIFEST_IO_AUTO, MANIFEST_IO_URING, MANIFEST_IO_EPOLL };
 enum manifest_half_close { MANIFEST_HALF_CLOSE_GONE, MANIFEST_HALF_CLOSE_SERVE };
 enum manifest_minimize {
@@ -49,7 +73,15 @@ enum manifest_minimize {
 	MANIFEST_MINIMIZE_LEAST_PREFILL,
 	MANIFEST_MINIMIZE_LEAST_REQUESTS,
 };
+enum manifest_source { MANIFEST_SOURCE_NONE, MANIFEST_SOURCE_FILE, MANIFEST_SOURCE_DNS };
+enum manifest_record { MANIFEST_RECORD_A, MANIFEST_RECORD_AAAA, MANIFEST_RECORD_SRV };
 enum manifest_on_empty { MANIFEST_ON_EMPTY_REJECT };
+
+/* Files that the supervisor reads (common/secrets.h); nobody else may. */
+struct manifest_certificate {
+	char certificate[MANIFEST_FILE_MAX + 1]; /* PEM: the server's, then those up to the root */
+	char key[MANIFEST_FILE_MAX + 1];	 /* PEM */
+};
 
 /* One model name that clients may say. */
 struct manifest_model {
@@ -57,14 +89,20 @@ struct manifest_model {
 	bool alias; /* name is not what the workers call it: request's "model" is rewritten */
 	uint32_t policy;   /* index into policies */
 	uint32_t *members; /* candidate rows: indexes into members, in the policy's order */
-	uint32_t n_members; /* at least 1 */
+	uint32_t n_members; /* 0 only where members are found, and none are yet */
 };	/* What to write upstream: sets[members[i].set].model. */
 
 struct manifest_gateway {
 	char name[MANIFEST_NAME_MAX + 1];
-	struct manifest_addr listen[MANIFEST_LISTEN_MAX];
-	uint32_t n_listen;  /* at least 1 */
+	struct manifest_listen listen[MANIFEST_LISTEN_MAX];
+	uint32_t n_listen;  /* with n_listen_tls at least 1 */
+	struct manifest_listen listen_tls[MANIFEST_LISTEN_MAX];
+	uint32_t n_listen_tls;
+	struct manifest_certificate *certificates; /* at least 1 where n_listen_tls > 0 */
+	uint32_t n_certificates;
 	uint32_t ingresses; /* processes */
+	char socket_mode[8];			    /* of unix sockets, octal */
+	char socket_group[MANIFEST_NAME_MAX + 1];   /* name or number; "": the supervisor's */
 	struct {
 		uint64_t head_bytes;	     /* one request's head */
 		uint32_t headers;	     /* one request's header fields */
@@ -73,6 +111,8 @@ struct manifest_gateway {
 		uint64_t arena_bytes;	     /* bodies held by one ingress */
 		uint64_t stream_buffer_bytes; /* per relayed answer, before the worker must wait */
 		uint32_t questions;	     /* outstanding of one ingress */
+		uint32_t upstream_connections; /* of one ingress to one worker */
+		uint32_t pinned_responses;   /* whose worker is remembered, all ingresses */
 	} limits;
 	struct {
 		uint64_t head_ns;		/* whole request head */
@@ -84,16 +124,41 @@ struct manifest_gateway {
 		uint64_t inter_chunk_ns;	/* between two pieces of an answer */
 		uint64_t write_stall_ns;	/* a client that does not read */
 		uint64_t drain_ns;		/* hard limit of a drain */
+		uint64_t arena_ns;		/* a body without room, then 503 */
 		uint64_t policy_answer_ns;	/* a question without an answer, then 503 */
 	} timeouts;
 	enum manifest_half_close half_close;
+	struct manifest_network trusted[MANIFEST_TRUSTED_MAX]; /* whom to believe */
+	uint32_t n_trusted;
+	bool trusted_unix; /* so is that of clients on unix sockets */
+	bool fairness;	   /* one client address gets no more than what is free */
 	enum manifest_io io;
 	struct manifest_addr admin;
 	uint64_t index_blocks;	  /* capacity of the prefix index, entries */
 	uint32_t index_max_slots; /* slot ids; 0: chosen from the rows */
+	uint64_t index_private_bytes; /* kvevents' own memory for it; 0: from index_blocks */
+	uint64_t index_worker_rate;   /* blocks/s one worker may store; 0: any */
+	uint32_t index_worker_share;  /* percent of it that one worker may hold */
 	uint32_t policy_standby;  /* spare policy processes, 0 or 1 */
 	uint64_t policy_probation_ns;
 	uint64_t policy_load_deadline_ns;
+};
+
+/* Where further members of a set are found. */
+struct manifest_discovery {
+	enum manifest_source source;
+	char file[MANIFEST_FILE_MAX + 1];
+	struct {
+		char name[MANIFEST_DNS_MAX + 1];
+		enum manifest_record record;
+		uint32_t port;		       /* of the API; SRV: 0, it tells */
+		uint32_t kv_events_port, kv_replay_port; /* of rank 0; 0: none */
+		uint64_t interval_ns;	       /* most between two questions; a TTL may say less */
+		struct manifest_addr resolver; /* port 0: the system's */
+		bool empty_means_none;
+	} dns;
+	bool https;	      /* those found are, or may be, behind https */
+	bool trust_endpoints; /* their endpoints may be on other hosts than their URLs */
 };
 
 /* Engines that serve one model in one cache domain. */
@@ -105,12 +170,21 @@ struct manifest_set {
 	uint32_t ranks;			    /* data-parallel; above 1 a rank is named by header */
 	uint32_t first_member;		    /* rows of this set: first_member .. + n_members - 1 */
 	uint32_t n_members;
+	struct manifest_discovery discovery;
 	uint32_t *pools; /* indexes of the pools that name it */
 	uint32_t n_pools;
 	char metrics_path[MANIFEST_PATH_MAX + 1];
+	uint32_t metrics_port;		    /* 0: each member's own */
 	char health_path[MANIFEST_PATH_MAX + 1];
+	bool https;	/* some member is behind https, or may be */
+	char tls_ca[MANIFEST_FILE_MAX + 1];	    /* PEM; "": the system's store */
+	char tls_server_name[MANIFEST_HOST_MAX + 1]; /* "": the host of each member's URL */
+	char api_key_file[MANIFEST_FILE_MAX + 1];   /* "": none, as the next */
+	char api_key_env[MANIFEST_ENV_MAX + 1];	    /* of the supervisor */
+	char kv_topic[MANIFEST_MODEL_MAX + 1];	    /* how topics of their events begin; "": any */
 	bool tokenize;	/* text prompts may be tokenized by the worker's /tokenize */
 	uint64_t scrape_interval_ns;
+	uint64_t slow_start_ns;	/* 0: none */
 	struct { /* the predictor's start, until it has learned: seconds, in shm/rows.h's order */
 		double base_s;		 /* per request */
 		double prefill_s;	 /* per uncached prompt token */
@@ -127,8 +201,12 @@ struct manifest_member {
 	uint32_t set;
 	uint16_t rank;
 	char name[MANIFEST_NAME_MAX + 1]; /* the member's; ranks share it */
-	struct manifest_addr url;	  /* http only */
-	char kv_events[MANIFEST_ENDPOINT_MAX + 1]; /* of this rank: port + rank; "": none */
+	bool https;
+	struct manifest_addr url;
+	bool found; /* by discovery, not written in the set */
+	/* Of this rank: port + rank; "": none.  MANIFEST_BIND before it: the worker comes to us. */
+	char kv_events[MANIFEST_ENDPOINT_MAX + 1];
+	char kv_replay[MANIFEST_ENDPOINT_MAX + 1]; /* of this rank, likewise; never bound */
 };
 
 struct manifest_pool {
@@ -159,6 +237,8 @@ struct manifest {
 	uint32_t n_policies;
 	void *snapshot; /* the texts, framed as above */
 	size_t snapshot_len;
+	size_t base_len; /* of it, without what was found */
+	uint32_t revision; /* of what was found; 0: nothing was looked for */
 	uint64_t hash;
 };
 
@@ -173,11 +253,44 @@ int manifest_load_snapshot(const void *bytes, size_t len, struct manifest **ret_
 int manifest_load_text(const char *file, const char *text, size_t len,
 		       struct manifest **ret_manifest, struct yaml_errors *errs);
 	/* The same from one text in memory. */
+
+/* What a source of members says now. */
+struct manifest_found {
+	const char *set;    /* name of the set it is for; of an unknown one: left out */
+	const char *source; /* a file's name, or "dns:" and a name: where complaints point to */
+	const char *text;   /* "members:" and a list, which manifest_found_check() liked */
+	size_t len;
+	struct yaml_errors refused; /* out: members not taken, and why; yaml_errors_free() */
+	uint32_t taken, not_taken;  /* out: members */
+};
+int manifest_found_check(const char *source, const char *text, size_t len,
+			 struct yaml_errors *errs);
+	/* Is it a list of members at all?  Says nothing of each of them.  0; -EINVAL with
+	 * complaints; -ENOMEM. */
+int manifest_amend(const struct manifest *base, struct manifest_found *found, size_t n,
+		   uint32_t revision, struct manifest **ret_manifest);
+	/* The same documents with these members instead of those found before.  A member that is
+	 * not good by itself, or beside the others, is left out and told of; it never spoils its
+	 * neighbours.  The snapshot holds those taken only.  0, -EINVAL (base is not whole, or
+	 * too large with them), -ENOMEM.  Cost: parses all documents, quadratic in members. */
+bool manifest_same_members(const struct manifest *a, const struct manifest *b);
+	/* The same rows in the same order, with the same endpoints. */
+bool manifest_same_base(const struct manifest *a, const struct manifest *b);
+	/* The same documents, whatever was found. */
+bool manifest_same_source(const struct manifest_discovery *a, const struct manifest_discovery *b);
+	/* Both ask the same question. */
+const char *manifest_source_name(enum manifest_source);         /* "static", "file", "dns" */
+void manifest_say(const struct manifest *m, char *buf, size_t cap);
+	/* What is in it, for people: "1 models, ..., 3 workers".  cap: 160 suffices. */
+
 uint64_t manifest_hash(const struct manifest *);
 void manifest_free(struct manifest **);
 
 uint64_t manifest_member_uid(const char *set, const char *member, const char *url, unsigned rank);
-	/* Identity of a row: XXH3 over the four; never 0.  url as "host:port". */
+	/* Identity of a row: XXH3 over the four; never 0.  url as "host:port", behind https as
+	 * "https://host:port". */
+const char *manifest_engine_name(enum manifest_engine engine);  /* as in YAML */
+enum manifest_engine manifest_engine_named(const char *name);   /* 0: no such */
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
 						 size_t len);
 	/* The model a client names, or NULL.  Linear: n_models is small. */

@@ -3,9 +3,13 @@
 
 #include <stddef.h>
 
+#include "proto/http1.h"
+#include "shm/arena.h"
+
 #define SIZE_OF(type, member) sizeof(((struct type *)0)->member)
 #define GW(m)  offsetof(struct manifest_gateway, m), SIZE_OF(manifest_gateway, m)
 #define SET(m) offsetof(struct manifest_set, m), SIZE_OF(manifest_set, m)
+#define CERT(m) offsetof(struct manifest_certificate, m), SIZE_OF(manifest_certificate, m)
 #define POL(m) offsetof(struct manifest_policy, m), SIZE_OF(manifest_policy, m)
 
 #define NEEDED       true, NULL
@@ -37,6 +41,14 @@
 #define MIB (1024.0 * KIB)
 #define GIB (1024.0 * MIB)
 
+/* What the parser and a region of the arena hold: more would be accepted and not be so. */
+#define HEAD_MAX ((double)HTTP1_HEAD_MAX_BYTES)
+#define BODY_MAX_BYTES (63u << 20)
+#define BODY_MAX ((double)BODY_MAX_BYTES)
+
+_Static_assert(BODY_MAX_BYTES + HTTP1_HEAD_MAX_BYTES <= 1u << ARENA_MAX_SHIFT,
+	       "head and body in one region");
+
 static const struct manifest_field fields[] = {
 	CHOICE("*", "", "apiVersion", NEEDED, NOWHERE, 0, "pointsman.io/v1alpha1", NULL, RELOAD,
 	       "the shape this page describes"),
@@ -51,9 +63,27 @@ static const struct manifest_field fields[] = {
 	      "for your own tools; not read"),
 	PLAIN("*", "", "spec", MAP, NEEDED, RELOAD, "the fields below, by kind"),
 
-	LIST(GATEWAY, "spec", "listen", NEEDED, 1, MANIFEST_LISTEN_MAX, RESTART,
-	     "addresses clients connect to, each \"IP:port\"; every ingress process listens on all "
-	     "of them"),
+	LIST(GATEWAY, "spec", "listen", OPTIONAL, 1, MANIFEST_LISTEN_MAX, RESTART,
+	     "where clients connect, each \"IP:port\" or \"unix:/path\"; every ingress process "
+	     "listens on all of them"),
+	PLAIN(GATEWAY, "spec", "unixSockets", MAP, OPTIONAL, RESTART,
+	      "the files of `unix:` listeners"),
+	VALUE(GATEWAY, "spec.unixSockets", "mode", TEXT, OR("0660"), 0, 0, GW(socket_mode), RESTART,
+	      "their mode, octal; who may write may connect"),
+	VALUE(GATEWAY, "spec.unixSockets", "group", NAME, OPTIONAL, 0, 0, GW(socket_group), RESTART,
+	      "their group, a name or a number; absent: the supervisor's"),
+	LIST(GATEWAY, "spec", "listenTls", OPTIONAL, 1, MANIFEST_LISTEN_MAX, RESTART,
+	     "addresses where clients speak TLS, each \"IP:port\"; this or `listen` is needed"),
+	PLAIN(GATEWAY, "spec", "tls", MAP, OPTIONAL, RELOAD, "for `listenTls`"),
+	LIST(GATEWAY, "spec.tls", "certificates", NEEDED, 1, MANIFEST_CERTS_MAX, RELOAD,
+	     "the name that a client asks for (SNI) chooses the first that has it, else the first "
+	     "with a wildcard for it, else the first; each reload reads the files anew"),
+	VALUE(GATEWAY, "spec.tls.certificates[]", "certificate", PATH, NEEDED, 0, 0,
+	      CERT(certificate), RELOAD,
+	      "PEM file: the server's certificate, then those that lead to its root"),
+	VALUE(GATEWAY, "spec.tls.certificates[]", "key", PATH, NEEDED, 0, 0, CERT(key), RELOAD,
+	      "PEM file: its private key, without a passphrase; read by the supervisor, which "
+	      "need be the only one that may"),
 	VALUE(GATEWAY, "spec", "ingresses", COUNT, OR("1"), 1, 64, GW(ingresses), RESTART,
 	      "ingress processes; about one for each two cores that serve clients"),
 	LIST(GATEWAY, "spec", "models", NEEDED, 1, 1000, RELOAD,
@@ -68,26 +98,32 @@ static const struct manifest_field fields[] = {
 	     "one of these, rewritten to its name; absent: to workers that serve `name` itself"),
 	LATER(GATEWAY, "spec.models[]", "tenants"),
 	LATER(GATEWAY, "spec", "hosts"),
-	LATER(GATEWAY, "spec", "tls"),
 	LATER(GATEWAY, "spec", "authentication"),
 	PLAIN(GATEWAY, "spec", "limits", MAP, OPTIONAL, RESTART, "bounds of one ingress process"),
-	VALUE(GATEWAY, "spec.limits", "headBytes", SIZE, OR("64KiB"), 1 * KIB, 1 * MIB,
+	VALUE(GATEWAY, "spec.limits", "headBytes", SIZE, OR("64KiB"), 1 * KIB, HEAD_MAX,
 	      GW(limits.head_bytes), RESTART, "head of one request; more is 431"),
-	VALUE(GATEWAY, "spec.limits", "headers", COUNT, OR("200"), 8, 1000, GW(limits.headers),
-	      RESTART, "header fields of one request; more is 431"),
-	VALUE(GATEWAY, "spec.limits", "bodyBytes", SIZE, OR("32MiB"), 1 * KIB, 512 * MIB,
+	VALUE(GATEWAY, "spec.limits", "headers", COUNT, OR("200"), 8, HTTP1_HEADERS_MAX,
+	      GW(limits.headers), RESTART, "header fields of one request; more is 431"),
+	VALUE(GATEWAY, "spec.limits", "bodyBytes", SIZE, OR("32MiB"), 1 * KIB, BODY_MAX,
 	      GW(limits.body_bytes), RESTART, "body of one request; more is 413"),
 	VALUE(GATEWAY, "spec.limits", "slots", COUNT, OR("16384"), 16, 1048576, GW(limits.slots),
 	      RESTART, "live requests; more is 503"),
 	VALUE(GATEWAY, "spec.limits", "arenaBytes", SIZE, OR("1GiB"), 16 * MIB, 64 * GIB,
 	      GW(limits.arena_bytes), RESTART,
-	      "address space for request bodies; full: bodies wait 10 s, then 503"),
+	      "address space for request bodies; full: bodies wait `timeouts.arena`, then 503"),
 	VALUE(GATEWAY, "spec.limits", "streamBufferBytes", SIZE, OR("256KiB"), 16 * KIB, 16 * MIB,
 	      GW(limits.stream_buffer_bytes), RESTART,
 	      "answer bytes kept for a slow client before its worker must wait"),
 	VALUE(GATEWAY, "spec.limits", "questions", COUNT, OR("1024"), 1, 65536,
 	      GW(limits.questions), RESTART,
-	      "questions to the policy process without an answer; more is 503"),
+	      "questions to the policy process at once; three times as many wait for their turn, "
+	      "more is 503"),
+	VALUE(GATEWAY, "spec.limits", "upstreamConnections", COUNT, OR("4096"), 1, 65536,
+	      GW(limits.upstream_connections), RESTART,
+	      "connections to one worker; then the next candidate is tried, else 503"),
+	VALUE(GATEWAY, "spec.limits", "pinnedResponses", COUNT, OR("65536"), 64, 16777216,
+	      GW(limits.pinned_responses), RESTART,
+	      "stored responses (/v1/responses) whose worker is remembered; older ones are 404"),
 	PLAIN(GATEWAY, "spec", "timeouts", MAP, OPTIONAL, RESTART, "how long is too long"),
 	VALUE(GATEWAY, "spec.timeouts", "head", DURATION, OR("10s"), .01, 600, GW(timeouts.head_ns),
 	      RESTART, "a whole request head; then 408"),
@@ -108,15 +144,26 @@ static const struct manifest_field fields[] = {
 	      "a client that reads nothing; then it is closed and its worker freed"),
 	VALUE(GATEWAY, "spec.timeouts", "drain", DURATION, OR("600s"), 0, 86400,
 	      GW(timeouts.drain_ns), RESTART,
-	      "requests in flight at SIGTERM; then they are cut off"),
+	      "requests in flight at SIGTERM or SIGUSR2; then they are cut off"),
 	VALUE(GATEWAY, "spec.timeouts", "policyAnswer", DURATION, OR("10s"), .1, 600,
 	      GW(timeouts.policy_answer_ns), RESTART, "a decision; then 503"),
+	VALUE(GATEWAY, "spec.timeouts", "arena", DURATION, OR("10s"), .1, 600,
+	      GW(timeouts.arena_ns), RESTART,
+	      "a body that waits for room in the arena and is not read meanwhile; then 503"),
 	PLAIN(GATEWAY, "spec", "client", MAP, OPTIONAL, RESTART, "how clients are understood"),
 	CHOICE(GATEWAY, "spec.client", "halfClose", OR("gone"), GW(half_close),
 	       MANIFEST_HALF_CLOSE_GONE, "gone|serve", NULL, RESTART,
 	       "a client that closed its sending side: `gone` frees the worker within 50 ms, "
 	       "`serve` "
 	       "answers until a write fails"),
+	LIST(GATEWAY, "spec.client", "trustedPeers", OPTIONAL, 1, MANIFEST_TRUSTED_MAX, RELOAD,
+	     "networks (`10.0.0.0/8`), addresses or `unix` (clients on unix sockets) whose "
+	     "X-Forwarded-For is believed: the client is its rightmost address that is not "
+	     "trusted; from others the header is ignored"),
+	VALUE(GATEWAY, "spec.client", "fairness", BOOL, OR("true"), 0, 0, GW(fairness), RELOAD,
+	      "one client address (IPv6: one /64) gets no more request slots, arena bytes and "
+	      "connections than what is still free of them: half when alone; more is 429 "
+	      "`client_share`, or closes its own idle connections"),
 	PLAIN(GATEWAY, "spec", "io", MAP, OPTIONAL, RESTART, "how ingress waits for the network"),
 	CHOICE(GATEWAY, "spec.io", "backend", OR("auto"), GW(io), MANIFEST_IO_AUTO,
 	       "auto|io_uring|epoll", NULL, RESTART,
@@ -133,6 +180,19 @@ static const struct manifest_field fields[] = {
 	      RESTART,
 	      "ids of (worker, tier) it can tell apart, six a worker at most; 0: chosen from the "
 	      "workers"),
+	VALUE(GATEWAY, "spec.index", "privateBytes", SIZE, OR("0"), 0, 1024 * GIB,
+	      GW(index_private_bytes), RELOAD,
+	      "most that kvevents keeps beside it: maps from the workers' hashes, lists, blocks "
+	      "without a known parent; one worker gets three quarters at most; what does not fit "
+	      "is not known to be held; 0: 160 bytes a block and 16 MiB"),
+	VALUE(GATEWAY, "spec.index", "workerBlocksPerSecond", COUNT, OR("200000"), 0, 1000000000,
+	      GW(index_worker_rate), RELOAD,
+	      "blocks that one worker's events may store a second, five times as many at once; "
+	      "what is above is not known to be held; 0: any number"),
+	VALUE(GATEWAY, "spec.index", "workerShare", COUNT, OR("50"), 1, 100,
+	      GW(index_worker_share), RELOAD,
+	      "percent of the index that one worker's blocks may have; what is above is not known "
+	      "to be held"),
 	PLAIN(GATEWAY, "spec", "policyProcess", MAP, OPTIONAL, RELOAD,
 	      "how policy processes are replaced"),
 	VALUE(GATEWAY, "spec.policyProcess", "standby", COUNT, OR("1"), 0, 1, GW(policy_standby),
@@ -145,40 +205,103 @@ static const struct manifest_field fields[] = {
 	      GW(policy_load_deadline_ns), RELOAD,
 	      "time a new generation has to get ready; then the old one stays"),
 
-	CHOICE(WORKERS, "spec", "engine", NEEDED, SET(engine), MANIFEST_ENGINE_VLLM, "vllm",
-	       "sglang|trtllm", RELOAD, "what the workers run"),
+	CHOICE(WORKERS, "spec", "engine", NEEDED, SET(engine), MANIFEST_ENGINE_VLLM,
+	       "vllm|sglang|trtllm|triton", NULL, RELOAD,
+	       "what the workers run; `triton`: its OpenAI front end before vLLM or TensorRT-LLM"),
 	VALUE(WORKERS, "spec", "model", TEXT, NEEDED, 0, 0, SET(model), RELOAD,
 	      "the model's name as the workers serve it"),
 	VALUE(WORKERS, "spec", "blockSize", COUNT, OR("0"), 0, 65536, SET(block_tokens), RELOAD,
 	      "tokens per KV block; 0: learned from the worker"),
 	VALUE(WORKERS, "spec", "dataParallelRanks", COUNT, OR("1"), 1, MANIFEST_RANKS_MAX,
 	      SET(ranks), RELOAD,
-	      "ranks behind each member's URL; above 1 the rank is chosen by header, and its "
-	      "events "
-	      "come from the endpoint's port plus the rank"),
-	LIST(WORKERS, "spec", "members", NEEDED, 1, MANIFEST_ROWS_MAX, RELOAD, "the workers"),
+	      "ranks behind each member's URL; above 1 the rank is chosen by header, which "
+	      "only vllm has, and its events come from the endpoint's port plus the rank"),
+	LIST(WORKERS, "spec", "members", OPTIONAL, 1, MANIFEST_ROWS_MAX, RELOAD,
+	     "the workers; needed where there is no `discovery`, and may stand beside it"),
 	PLAIN(WORKERS, "spec.members[]", "name", NAME, NEEDED, RELOAD, "unique within the set"),
 	PLAIN(WORKERS, "spec.members[]", "url", TEXT, NEEDED, RELOAD,
-	      "`http://host:port` of the engine's API"),
+	      "`http://host:port` or `https://host:port` of the engine's API"),
 	PLAIN(WORKERS, "spec.members[]", "kvEvents", TEXT, OPTIONAL, RELOAD,
-	      "`tcp://host:port` or `ipc://path` where rank 0 publishes KV-cache events; absent: "
-	      "the "
-	      "cache is only guessed at from what was sent there"),
-	LATER(WORKERS, "spec.members[]", "kvReplay"),
-	VALUE(WORKERS, "spec", "metricsPath", PATH, OR("/metrics"), 0, 0, SET(metrics_path), RELOAD,
-	      "the engine's Prometheus page"),
-	VALUE(WORKERS, "spec", "healthPath", PATH, OR("/health"), 0, 0, SET(health_path), RELOAD,
-	      "answers 200 while the engine lives"),
-	VALUE(WORKERS, "spec", "tokenize", BOOL, OR("true"), 0, 0, SET(tokenize), RELOAD,
+	      "`tcp://host:port` or `ipc://path` where rank 0 publishes KV-cache events; "
+	      "`bind:tcp://address:port` where publishers connect to us, taken from the URL's "
+	      "host "
+	      "only; absent: the cache is only guessed at from what was sent there"),
+	PLAIN(WORKERS, "spec.members[]", "kvReplay", TEXT, OPTIONAL, RELOAD,
+	      "`tcp://host:port` or `ipc://path` of rank 0's replay socket (vLLM's "
+	      "`replay_endpoint`): what was missed is asked for there; absent: a gap stays one "
+	      "until "
+	      "the worker clears its cache or restarts"),
+	VALUE(WORKERS, "spec", "kvTopic", TEXT, OPTIONAL, 0, 0, SET(kv_topic), RELOAD,
+	      "how the topics of their events begin, cut only where a field of the topic ends "
+	      "(`kv@10.0.0.1` is not `kv@10.0.0.10`); absent: any, but for `kv@` topics that name "
+	      "another IP address than the URL does"),
+	VALUE(WORKERS, "spec", "metricsPath", PATH, OPTIONAL, 0, 0, SET(metrics_path), RELOAD,
+	      "the engine's Prometheus page; absent: /metrics, of trtllm /prometheus/metrics"),
+	VALUE(WORKERS, "spec", "metricsPort", COUNT, OR("0"), 0, 65535, SET(metrics_port), RELOAD,
+	      "its port, as tritonserver's 8002; 0: the URL's"),
+	VALUE(WORKERS, "spec", "healthPath", PATH, OPTIONAL, 0, 0, SET(health_path), RELOAD,
+	      "answers 200 while the engine lives; absent: /health, of triton /health/ready"),
+	VALUE(WORKERS, "spec", "tokenize", BOOL, OPTIONAL, 0, 0, SET(tokenize), RELOAD,
 	      "text prompts are tokenized by the worker's /tokenize; false: they are routed by "
-	      "load "
-	      "only"),
+	      "load only; absent: true with vllm; with others it is not there yet"),
+	VALUE(WORKERS, "spec", "slowStart", DURATION, OR("10s"), 0, 3600, SET(slow_start_ns),
+	      RELOAD,
+	      "time in which a worker that came up (new, restarted, woken) beside others gets as "
+	      "long a queue as they have, little by little; 0: at once"),
 	VALUE(WORKERS, "spec", "scrapeInterval", DURATION, OR("1s"), .05, 60,
 	      SET(scrape_interval_ns), RELOAD, "between two readings of a worker"),
+	PLAIN(WORKERS, "spec", "tls", MAP, OPTIONAL, RELOAD, "for members with https:// URLs"),
+	VALUE(WORKERS, "spec.tls", "ca", PATH, OPTIONAL, 0, 0, SET(tls_ca), RELOAD,
+	      "PEM file: who may sign their certificates; absent: whom the system trusts"),
+	VALUE(WORKERS, "spec.tls", "serverName", TEXT, OPTIONAL, 0, 0, SET(tls_server_name), RELOAD,
+	      "name that their certificates must have, and that is asked for; absent: the host of "
+	      "the URL"),
+	PLAIN(WORKERS, "spec", "apiKeyFrom", MAP, OPTIONAL, RELOAD,
+	      "the key for `Authorization: Bearer` of requests to these workers (vLLM's "
+	      "`--api-key`); a client's own never goes there"),
+	VALUE(WORKERS, "spec.apiKeyFrom", "file", PATH, OPTIONAL, 0, 0, SET(api_key_file), RELOAD,
+	      "file that holds it; read by the supervisor at start and at each reload"),
+	VALUE(WORKERS, "spec.apiKeyFrom", "env", TEXT, OPTIONAL, 0, 0, SET(api_key_env), RELOAD,
+	      "or the variable in the supervisor's environment"),
 	LATER(WORKERS, "spec", "tokenizer"),
 	LATER(WORKERS, "spec", "loraAdapters"),
-	LATER(WORKERS, "spec", "file"),
-	LATER(WORKERS, "spec", "dns"),
+	PLAIN(WORKERS, "spec", "discovery", MAP, OPTIONAL, RELOAD,
+	      "where members come and go without a reload: `file` or `dns`"),
+	PLAIN(WORKERS, "spec.discovery", "file", MAP, OPTIONAL, RELOAD, "members are in a file"),
+	VALUE(WORKERS, "spec.discovery.file", "path", PATH, NEEDED, 0, 0, SET(discovery.file),
+	      RELOAD,
+	      "YAML or JSON, a map with a list `members` as in `spec`; read again whenever it is "
+	      "rewritten, replaced, or a link to it is moved"),
+	PLAIN(WORKERS, "spec.discovery", "dns", MAP, OPTIONAL, RELOAD,
+	      "members are what a name resolves to"),
+	VALUE(WORKERS, "spec.discovery.dns", "name", TEXT, NEEDED, 0, 0, SET(discovery.dns.name),
+	      RELOAD, "without `resolver` the system's search list applies"),
+	CHOICE(WORKERS, "spec.discovery.dns", "type", OR("A"), SET(discovery.dns.record),
+	       MANIFEST_RECORD_A, "A|AAAA|SRV", NULL, RELOAD,
+	       "addresses, which are the members' names; or targets and ports"),
+	VALUE(WORKERS, "spec.discovery.dns", "port", COUNT, OPTIONAL, 1, 65535,
+	      SET(discovery.dns.port), RELOAD, "of the engine's API; needed unless SRV tells"),
+	VALUE(WORKERS, "spec.discovery.dns", "kvEventsPort", COUNT, OPTIONAL, 1, 65535,
+	      SET(discovery.dns.kv_events_port), RELOAD,
+	      "where rank 0 publishes KV-cache events; absent: they publish none"),
+	VALUE(WORKERS, "spec.discovery.dns", "kvReplayPort", COUNT, OPTIONAL, 1, 65535,
+	      SET(discovery.dns.kv_replay_port), RELOAD,
+	      "of rank 0's replay socket; absent: they have none"),
+	VALUE(WORKERS, "spec.discovery.dns", "interval", DURATION, OR("30s"), .05, 3600,
+	      SET(discovery.dns.interval_ns), RELOAD,
+	      "between two questions; less, down to 1 s, where the records' TTL is less"),
+	VALUE(WORKERS, "spec.discovery.dns", "resolver", ADDR, OPTIONAL, 0, 0,
+	      SET(discovery.dns.resolver), RELOAD, "whom to ask; absent: /etc/resolv.conf"),
+	VALUE(WORKERS, "spec.discovery.dns", "emptyMeansNone", BOOL, OR("false"), 0, 0,
+	      SET(discovery.dns.empty_means_none), RELOAD,
+	      "an authoritative answer without any record means that there are no members (one "
+	      "with an alias only does not); false: those known last stay, as they do whenever "
+	      "there is no answer, or no such name"),
+	VALUE(WORKERS, "spec.discovery", "https", BOOL, OR("false"), 0, 0, SET(discovery.https),
+	      RELOAD, "URLs in `file` may be https://; of `dns`, they are"),
+	VALUE(WORKERS, "spec.discovery", "trustEndpoints", BOOL, OR("false"), 0, 0,
+	      SET(discovery.trust_endpoints), RELOAD,
+	      "a member's `kvEvents` and `kvReplay` may be on another host than its `url`"),
 	PLAIN(WORKERS, "spec", "prior", MAP, OPTIONAL, RELOAD,
 	      "what the predictor assumes of a worker until it has learned"),
 	VALUE(WORKERS, "spec.prior", "base", SECONDS, OR("20ms"), 0, 60, SET(prior.base_s), RELOAD,

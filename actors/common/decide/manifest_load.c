@@ -1,9 +1,11 @@
 /* manifest_load.c -- each document's own fields; manifest_resolve.c does what needs several. */
 #include "actors/common/decide/manifest_private.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <xxhash.h>
 
 const char *const manifest_kind_names[KINDS] = {
 	[KIND_GATEWAY] = "GatewayBackend",
@@ -72,9 +74,19 @@ listen_load(struct manifest_loader *l, const struct manifest_doc *doc,
 	if (!words_ok(l, doc->file, "spec.listen", list))
 		return;
 	for (const struct yaml_node *item = list->child; item; item = item->next) {
-		struct manifest_addr addr;
+		struct manifest_listen at = {.port = 0};
+		struct manifest_addr addr = {.port = 0};
 		const char *why;
 
+		if (strncmp(item->text, "unix:", 5) == 0) {
+			why = manifest_socket_parse(item->text + 5, at.path);
+			if (why)
+				MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s",
+						  item->text, why);
+			else if (gw->n_listen < MANIFEST_LISTEN_MAX)
+				gw->listen[gw->n_listen++] = at;
+			continue;
+		}
 		if (item->text[0] == ':') {
 			MANIFEST_COMPLAIN(l, doc->file, item,
 					  "spec.listen: \"%.60s\" has no address; did you mean "
@@ -84,13 +96,101 @@ listen_load(struct manifest_loader *l, const struct manifest_doc *doc,
 		}
 		why = manifest_addr_parse(item->text, &addr);
 		if (!why && !manifest_addr_is_numeric(&addr))
-			why = "must be an IP address and a port";
-		if (why)
+			why = "must be an IP address and a port, or unix:/path";
+		if (why) {
 			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s",
 					  item->text, why);
-		else if (gw->n_listen < MANIFEST_LISTEN_MAX)
-			gw->listen[gw->n_listen++] = addr;
+		} else if (gw->n_listen < MANIFEST_LISTEN_MAX) {
+			memcpy(at.host, addr.host, sizeof(at.host));
+			at.port = addr.port;
+			gw->listen[gw->n_listen++] = at;
+		}
 	}
+}
+
+static void
+sockets_load(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	const struct yaml_node *map = yaml_map_get(doc->spec, "unixSockets");
+	const struct yaml_node *mode = yaml_map_get(map, "mode");
+
+	if (!mode || mode->kind != YAML_KIND_SCALAR)
+		return;
+	if (strlen(mode->text) < 3 || strlen(mode->text) > 4 ||
+	    strspn(mode->text, "01234567") != strlen(mode->text) ||
+	    (strlen(mode->text) == 4 && mode->text[0] != '0'))
+		MANIFEST_COMPLAIN(l, doc->file, mode,
+				  "spec.unixSockets.mode must be an octal mode such as 0660");
+}
+
+static void
+trusted_load(struct manifest_loader *l, const struct manifest_doc *doc,
+	     const struct yaml_node *list)
+{
+	struct manifest_gateway *gw = &l->m->gateway;
+
+	if (!words_ok(l, doc->file, "spec.client.trustedPeers", list))
+		return;
+	for (const struct yaml_node *item = list->child; item; item = item->next) {
+		struct manifest_network network;
+		const char *why;
+
+		if (strcmp(item->text, "unix") == 0) {
+			gw->trusted_unix = true;
+			continue;
+		}
+		why = manifest_network_parse(item->text, &network);
+		if (why)
+			MANIFEST_COMPLAIN(l, doc->file, item,
+					  "spec.client.trustedPeers: \"%.60s\" %s", item->text,
+					  why);
+		else if (gw->n_trusted < MANIFEST_TRUSTED_MAX)
+			gw->trusted[gw->n_trusted++] = network;
+	}
+}
+
+static void
+listen_tls_load(struct manifest_loader *l, const struct manifest_doc *doc,
+		const struct yaml_node *list)
+{
+	struct manifest_gateway *gw = &l->m->gateway;
+
+	if (!words_ok(l, doc->file, "spec.listenTls", list))
+		return;
+	for (const struct yaml_node *item = list->child; item; item = item->next) {
+		struct manifest_addr addr;
+		const char *why = manifest_addr_parse(item->text, &addr);
+
+		if (!why && !manifest_addr_is_numeric(&addr))
+			why = "must be an IP address and a port";
+		if (why) {
+			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listenTls: \"%.60s\" %s",
+					  item->text, why);
+		} else if (gw->n_listen_tls < MANIFEST_LISTEN_MAX) {
+			struct manifest_listen *at = &gw->listen_tls[gw->n_listen_tls++];
+
+			memcpy(at->host, addr.host, sizeof(at->host));
+			at->port = addr.port;
+		}
+	}
+}
+
+static void
+certificates_load(struct manifest_loader *l, const struct manifest_doc *doc,
+		  const struct yaml_node *list)
+{
+	struct manifest_gateway *gw = &l->m->gateway;
+
+	gw->certificates = calloc(list->n_children + 1, sizeof(*gw->certificates));
+	if (!gw->certificates) {
+		l->oom = true;
+		return;
+	}
+	for (const struct yaml_node *item = list->child; item; item = item->next)
+		if (gw->n_certificates < MANIFEST_CERTS_MAX &&
+		    manifest_fields_load(l, doc->file, "GatewayBackend", "spec.tls.certificates[]",
+					 item, &gw->certificates[gw->n_certificates]))
+			gw->n_certificates++;
 }
 
 static void
@@ -136,6 +236,27 @@ models_check(struct manifest_loader *l, const struct manifest_doc *doc,
 }
 
 static void
+tls_load(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	const struct yaml_node *listen = list_get(doc->spec, "listenTls");
+	const struct yaml_node *tls = yaml_map_get(doc->spec, "tls");
+	const struct yaml_node *list = list_get(tls, "certificates");
+
+	if (listen)
+		listen_tls_load(l, doc, listen);
+	if (list)
+		certificates_load(l, doc, list);
+	if (listen && !tls)
+		MANIFEST_COMPLAIN(l, doc->file, listen, "spec.listenTls needs spec.tls");
+	if (tls && !listen)
+		MANIFEST_COMPLAIN(l, doc->file, tls,
+				  "spec.tls is for spec.listenTls; there is none");
+	if (!listen && !yaml_map_get(doc->spec, "listen"))
+		MANIFEST_COMPLAIN(l, doc->file, doc->spec,
+				  "spec needs \"listen\" or \"listenTls\"");
+}
+
+static void
 gateway_load(struct manifest_loader *l, const struct manifest_doc *doc)
 {
 	struct manifest_gateway *gw = &l->m->gateway;
@@ -147,6 +268,11 @@ gateway_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	list = list_get(doc->spec, "listen");
 	if (list)
 		listen_load(l, doc, list);
+	sockets_load(l, doc);
+	list = list_get(yaml_map_get(doc->spec, "client"), "trustedPeers");
+	if (list)
+		trusted_load(l, doc, list);
+	tls_load(l, doc);
 	list = list_get(doc->spec, "models");
 	if (list)
 		models_check(l, doc, list);
@@ -160,23 +286,41 @@ same_addr(const struct manifest_addr *a, const struct manifest_addr *b)
 	return a->port == b->port && strcasecmp(a->host, b->host) == 0;
 }
 
+static struct manifest_place
+place_of(const char *file, const struct manifest_member *row, const struct yaml_node *item)
+{
+	char host[MANIFEST_HOST_MAX + 1] = "";
+
+	for (size_t i = 0; row->url.host[i]; i++)
+		host[i] = (char)tolower((unsigned char)row->url.host[i]);
+	return (struct manifest_place){
+		.file = file, .node = item,
+		.name = XXH3_64bits_withSeed(row->name, strlen(row->name), row->set),
+		.url = XXH3_64bits_withSeed(host, strlen(host), row->url.port),
+		.endpoint = XXH3_64bits(row->kv_events, strlen(row->kv_events)),
+		.replay = XXH3_64bits(row->kv_replay, strlen(row->kv_replay))};
+}
+
 /* A worker must be written once, or its load would be counted in two places. */
 static bool
-member_is_new(struct manifest_loader *l, const struct manifest_doc *doc,
-	      const struct manifest_member *row, const struct yaml_node *item)
+member_is_new(struct manifest_loader *l, const char *file, const struct manifest_member *row,
+	      const struct yaml_node *item)
 {
+	const struct manifest_place is = place_of(file, row, item);
+
 	for (uint32_t i = 0; i < l->m->n_members; i++) {
 		const struct manifest_member *old = &l->m->members[i];
 		const struct manifest_place *at = &l->places[i];
 
-		if (old->set == row->set && strcmp(old->name, row->name) == 0) {
-			MANIFEST_COMPLAIN(l, doc->file, yaml_map_get(item, "name"),
+		if (at->name == is.name && old->set == row->set &&
+		    strcmp(old->name, row->name) == 0) {
+			MANIFEST_COMPLAIN(l, file, yaml_map_get(item, "name"),
 					  "the member \"%s\" is given twice: first at %s:%u:%u",
 					  row->name, at->file, at->node->line, at->node->column);
 			return false;
 		}
-		if (same_addr(&old->url, &row->url)) {
-			MANIFEST_COMPLAIN(l, doc->file, yaml_map_get(item, "url"),
+		if (at->url == is.url && same_addr(&old->url, &row->url)) {
+			MANIFEST_COMPLAIN(l, file, yaml_map_get(item, "url"),
 					  "the worker %s:%u is given twice: first at %s:%u:%u",
 					  row->url.host, row->url.port, at->file, at->node->line,
 					  at->node->column);
@@ -186,16 +330,22 @@ member_is_new(struct manifest_loader *l, const struct manifest_doc *doc,
 	return true;
 }
 
+/* What one rank says must not be taken for another's: an endpoint has one role and one owner. */
 static bool
-endpoint_is_new(struct manifest_loader *l, const struct manifest_doc *doc, const char *endpoint,
-		const struct yaml_node *node, uint32_t n_rows)
+endpoint_is_new(struct manifest_loader *l, const char *file, const char *endpoint,
+		const struct yaml_node *node)
 {
-	for (uint32_t i = 0; i < n_rows; i++) {
-		const struct manifest_member *old = &l->m->members[i];
+	uint64_t hash = XXH3_64bits(endpoint, strlen(endpoint));
 
-		if (strcmp(old->kv_events, endpoint) != 0)
+	for (uint32_t i = 0; i < l->m->n_members; i++) {
+		const struct manifest_member *old = &l->m->members[i];
+		bool same = (l->places[i].endpoint == hash &&
+			     strcmp(old->kv_events, endpoint) == 0) ||
+			    (l->places[i].replay == hash && strcmp(old->kv_replay, endpoint) == 0);
+
+		if (!same)
 			continue;
-		MANIFEST_COMPLAIN(l, doc->file, node,
+		MANIFEST_COMPLAIN(l, file, node,
 				  "%s already belongs to rank %u of the member at %s:%u:%u",
 				  endpoint, old->rank, l->places[i].file, l->places[i].node->line,
 				  l->places[i].node->column);
@@ -205,82 +355,260 @@ endpoint_is_new(struct manifest_loader *l, const struct manifest_doc *doc, const
 }
 
 static bool
-row_add(struct manifest_loader *l, const struct manifest_doc *doc,
-	const struct manifest_member *row, const struct yaml_node *item)
+row_add(struct manifest_loader *l, const char *file, const struct manifest_member *row,
+	const struct yaml_node *item)
 {
-	uint32_t n = l->m->n_members;
-	struct manifest_member *members;
-	struct manifest_place *places;
+	uint32_t n = l->m->n_members, cap = n ? 2 * n : 1;
 
 	if (n == MANIFEST_ROWS_MAX) {
-		MANIFEST_COMPLAIN(l, doc->file, item, "more than %u workers and ranks",
+		MANIFEST_COMPLAIN(l, file, item, "more than %u workers and ranks",
 				  MANIFEST_ROWS_MAX);
 		return false;
 	}
-	members = realloc(l->m->members, (n + 1) * sizeof(*members));
-	if (members)
-		l->m->members = members;
-	places = realloc(l->places, (n + 1) * sizeof(*places));
-	if (places)
-		l->places = places;
-	if (!members || !places) {
-		l->oom = true;
-		return false;
+	if (n == l->cap_rows) {
+		struct manifest_member *members =
+			realloc(l->m->members, cap * sizeof(*members));
+		struct manifest_place *places = realloc(l->places, cap * sizeof(*places));
+
+		if (members)
+			l->m->members = members;
+		if (places)
+			l->places = places;
+		if (!members || !places) {
+			l->oom = true;
+			return false;
+		}
+		l->cap_rows = cap;
 	}
-	members[n] = *row;
-	places[n] = (struct manifest_place){doc->file, item};
+	l->m->members[n] = *row;
+	l->places[n] = place_of(file, row, item);
 	l->m->n_members = n + 1;
 	l->m->sets[row->set].n_members++;
 	return true;
 }
 
-/* One rank's endpoint into at; a member without one leaves it empty. */
+/* One rank's endpoint of this key into at; a member without one leaves it empty. */
 static bool
-endpoint_load(struct manifest_loader *l, const struct manifest_doc *doc,
-	      const struct yaml_node *item, unsigned rank, char at[MANIFEST_ENDPOINT_MAX + 1])
+endpoint_load(struct manifest_loader *l, const char *file,
+	      const struct yaml_node *item, const char *key, unsigned rank,
+	      char at[MANIFEST_ENDPOINT_MAX + 1])
 {
-	const struct yaml_node *node = yaml_map_get(item, "kvEvents");
+	const struct yaml_node *node = yaml_map_get(item, key);
 	const char *why;
 
+	at[0] = '\0';
 	if (!node)
 		return true;
-	why = manifest_endpoint_parse(node->text, rank, at);
+	why = manifest_endpoint_parse(node->text, rank, strcmp(key, "kvEvents") == 0, at);
 	if (why) {
-		MANIFEST_COMPLAIN(l, doc->file, node, "spec.members[].kvEvents %s", why);
+		MANIFEST_COMPLAIN(l, file, node, "spec.members[].%s %s", key, why);
 		return false;
 	}
-	return endpoint_is_new(l, doc, at, node, l->m->n_members);
+	return endpoint_is_new(l, file, at, node);
 }
 
-static void
-member_load(struct manifest_loader *l, const struct manifest_doc *doc,
-	    const struct yaml_node *item)
+static bool
+endpoints_load(struct manifest_loader *l, const char *file,
+	       const struct yaml_node *item, unsigned rank, struct manifest_member *row)
 {
-	const struct manifest_set *set = &l->m->sets[doc->index];
-	const struct yaml_node *url = yaml_map_get(item, "url");
-	struct manifest_member row = {.set = doc->index};
+	const struct yaml_node *replay = yaml_map_get(item, "kvReplay");
+
+	if (!endpoint_load(l, file, item, "kvEvents", rank, row->kv_events) ||
+	    !endpoint_load(l, file, item, "kvReplay", rank, row->kv_replay))
+		return false;
+	if (!replay || (row->kv_events[0] && strcmp(row->kv_events, row->kv_replay) != 0))
+		return true;
+	MANIFEST_COMPLAIN(l, file, replay,
+			  row->kv_events[0]
+				  ? "spec.members[].kvReplay is the endpoint of kvEvents: it is "
+				    "another socket of the worker's"
+				  : "spec.members[].kvReplay is for members with kvEvents");
+	return false;
+}
+
+/* Where somebody else than the operator says who the members are, an endpoint on another host would
+ * let one worker speak for another. */
+static bool
+endpoint_is_own(struct manifest_loader *l, const char *file, const struct manifest_member *row,
+		const struct yaml_node *node)
+{
+	char host[MANIFEST_HOST_MAX + 1];
+	const char *why;
+
+	if (!node || l->m->sets[row->set].discovery.trust_endpoints)
+		return true;
+	why = manifest_endpoint_host(node->text, host);
+	if (!why && strcasecmp(host, row->url.host) != 0)
+		why = "is on another host than its url; spec.discovery.trustEndpoints would allow "
+		      "it";
+	if (why)
+		MANIFEST_COMPLAIN(l, file, node, "the member \"%s\": %s %s", row->name, node->key,
+				  why);
+	return !why;
+}
+
+static bool
+found_ok(struct manifest_loader *l, const char *file, const struct manifest_member *row,
+	 const struct yaml_node *item)
+{
+	if (row->https && !l->m->sets[row->set].discovery.https) {
+		MANIFEST_COMPLAIN(l, file, yaml_map_get(item, "url"),
+				  "the member \"%s\": https:// needs spec.discovery.https",
+				  row->name);
+		return false;
+	}
+	return endpoint_is_own(l, file, row, yaml_map_get(item, "kvEvents")) &&
+	       endpoint_is_own(l, file, row, yaml_map_get(item, "kvReplay"));
+}
+
+bool
+manifest_member_load(struct manifest_loader *l, const char *file, uint32_t set_index,
+		     const struct yaml_node *item, bool found)
+{
+	struct manifest_set *set = &l->m->sets[set_index];
+	const struct yaml_node *url;
+	struct manifest_member row = {.set = set_index, .found = found};
+	uint32_t n_members = l->m->n_members, n_set = set->n_members;
 	char where[MANIFEST_ENDPOINT_MAX + 1];
 	const char *why;
 
-	if (!manifest_fields_load(l, doc->file, "InferenceWorkerSet", "spec.members[]", item, NULL))
-		return;
+	if (!manifest_fields_load(l, file, "InferenceWorkerSet", "spec.members[]", item, NULL))
+		return false;
+	url = yaml_map_get(item, "url");
 	strcpy(row.name, yaml_map_get(item, "name")->text);
-	why = manifest_url_parse(url->text, &row.url);
+	why = manifest_url_parse(url->text, &row.url, &row.https);
 	if (why) {
-		MANIFEST_COMPLAIN(l, doc->file, url, "spec.members[].url %s", why);
-		return;
+		MANIFEST_COMPLAIN(l, file, url, "spec.members[].url %s", why);
+		return false;
 	}
-	if (!member_is_new(l, doc, &row, item))
-		return;
-	snprintf(where, sizeof(where), "%s:%u", row.url.host, row.url.port);
+	if (!member_is_new(l, file, &row, item) || (found && !found_ok(l, file, &row, item)))
+		return false;
+	snprintf(where, sizeof(where), "%s%s:%u", row.https ? "https://" : "", row.url.host,
+		 row.url.port);
+	set->https |= row.https;
 	for (unsigned rank = 0; rank < set->ranks; rank++) {
 		row.rank = (uint16_t)rank;
 		row.uid = manifest_member_uid(set->name, row.name, where, rank);
-		row.kv_events[0] = '\0';
-		if (!endpoint_load(l, doc, item, rank, row.kv_events) ||
-		    !row_add(l, doc, &row, item))
-			return;
+		if (endpoints_load(l, file, item, rank, &row) && row_add(l, file, &row, item))
+			continue;
+		l->m->n_members = n_members; /* no half member */
+		set->n_members = n_set;
+		return false;
 	}
+	return true;
+}
+
+/* ---- spec.discovery ---- */
+
+static void
+dns_check(struct manifest_loader *l, const struct manifest_doc *doc, const struct yaml_node *dns,
+	  const struct manifest_discovery *d)
+{
+	const struct yaml_node *port = yaml_map_get(dns, "port");
+	const struct yaml_node *replay = yaml_map_get(dns, "kvReplayPort");
+
+	if (replay && !yaml_map_get(dns, "kvEventsPort"))
+		MANIFEST_COMPLAIN(l, doc->file, replay,
+				  "spec.discovery.dns.kvReplayPort is for members with "
+				  "kvEventsPort");
+	if (d->dns.record == MANIFEST_RECORD_SRV && port)
+		MANIFEST_COMPLAIN(l, doc->file, port,
+				  "spec.discovery.dns.port: SRV records bring the port along");
+	if (d->dns.record != MANIFEST_RECORD_SRV && !port)
+		MANIFEST_COMPLAIN(l, doc->file, dns,
+				  "spec.discovery.dns needs \"port\" unless type is SRV");
+}
+
+static void
+discovery_load(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	struct manifest_set *set = &l->m->sets[doc->index];
+	const struct yaml_node *map = yaml_map_get(doc->spec, "discovery");
+	const struct yaml_node *file = yaml_map_get(map, "file"), *dns = yaml_map_get(map, "dns");
+
+	if (!map) {
+		if (!yaml_map_get(doc->spec, "members"))
+			MANIFEST_COMPLAIN(l, doc->file, doc->spec,
+					  "spec needs \"members\", or \"discovery\"");
+		return;
+	}
+	if (!file == !dns) {
+		MANIFEST_COMPLAIN(l, doc->file, map,
+				  "spec.discovery needs either \"file\" or \"dns\"");
+		return;
+	}
+	if (dns)
+		dns_check(l, doc, dns, &set->discovery);
+	set->discovery.source = file ? MANIFEST_SOURCE_FILE : MANIFEST_SOURCE_DNS;
+	set->https |= set->discovery.https;
+}
+
+static void
+set_tls_check(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	const struct manifest_set *set = &l->m->sets[doc->index];
+	const struct yaml_node *tls = yaml_map_get(doc->spec, "tls");
+	const struct yaml_node *from = yaml_map_get(doc->spec, "apiKeyFrom");
+
+	if (tls && !set->https && !l->bad)
+		MANIFEST_COMPLAIN(l, doc->file, tls,
+				  "spec.tls is for members with https:// URLs; there is none");
+	if (from && (set->api_key_file[0] != '\0') == (set->api_key_env[0] != '\0'))
+		MANIFEST_COMPLAIN(l, doc->file, from,
+				  "spec.apiKeyFrom needs either \"file\" or \"env\"");
+}
+
+static const struct {
+	const char *name, *metrics_path, *health_path;
+} engines[] = {
+	[MANIFEST_ENGINE_VLLM] = {"vllm", "/metrics", "/health"},
+	[MANIFEST_ENGINE_SGLANG] = {"sglang", "/metrics", "/health"},
+	[MANIFEST_ENGINE_TRTLLM] = {"trtllm", "/prometheus/metrics", "/health"},
+	[MANIFEST_ENGINE_TRITON] = {"triton", "/metrics", "/health/ready"},
+};
+#define ENGINES (sizeof engines / sizeof engines[0])
+
+const char *
+manifest_engine_name(enum manifest_engine engine)
+{
+	return engine > 0 && engine < ENGINES ? engines[engine].name : "unknown";
+}
+
+enum manifest_engine
+manifest_engine_named(const char *name)
+{
+	for (size_t i = 1; i < ENGINES; i++)
+		if (strcmp(engines[i].name, name) == 0)
+			return (enum manifest_engine)i;
+	return 0;
+}
+
+/* What depends on the engine: where its pages are, and what only vLLM does. */
+static void
+engine_load(struct manifest_loader *l, const struct manifest_doc *doc, struct manifest_set *set)
+{
+	const struct yaml_node *tokenize = yaml_map_get(doc->spec, "tokenize");
+	const struct yaml_node *ranks = yaml_map_get(doc->spec, "dataParallelRanks");
+	bool vllm = set->engine == MANIFEST_ENGINE_VLLM;
+
+	if (set->engine == 0)
+		return;                         /* complained of already */
+	if (set->metrics_path[0] == '\0')
+		strcpy(set->metrics_path, engines[set->engine].metrics_path);
+	if (set->health_path[0] == '\0')
+		strcpy(set->health_path, engines[set->engine].health_path);
+	if (!tokenize)
+		set->tokenize = vllm;
+	else if (set->tokenize && !vllm)
+		MANIFEST_COMPLAIN(l, doc->file, tokenize,
+				  "spec.tokenize is not there yet for the engine \"%s\": its text "
+				  "prompts are routed by load",
+				  engines[set->engine].name);
+	if (ranks && set->ranks > 1 && !vllm)
+		MANIFEST_COMPLAIN(l, doc->file, ranks,
+				  "spec.dataParallelRanks above 1 needs a rank by header, which "
+				  "the engine \"%s\" has not: give each rank a member of its own",
+				  engines[set->engine].name);
 }
 
 static void
@@ -292,10 +620,14 @@ set_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	strcpy(set->name, doc->name);
 	manifest_defaults("InferenceWorkerSet", set);
 	manifest_fields_load(l, doc->file, "InferenceWorkerSet", "spec", doc->spec, set);
+	engine_load(l, doc, set);
 	set->first_member = l->m->n_members;
 	list = list_get(doc->spec, "members");
 	for (const struct yaml_node *item = list ? list->child : NULL; item; item = item->next)
-		member_load(l, doc, item);
+		manifest_member_load(l, doc->file, doc->index, item, false);
+	discovery_load(l, doc);
+	manifest_found_load(l, doc->index);
+	set_tls_check(l, doc);
 }
 
 /* ---- InferencePool, InferencePolicy ---- */

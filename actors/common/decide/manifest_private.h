@@ -25,9 +25,32 @@ struct manifest_doc {
 	const struct yaml_node *spec;
 };
 
+struct manifest_bytes { /* grows */
+	uint8_t *bytes;
+	size_t len, cap;
+	bool oom;
+};
+
+/* A text of found members, on its way to its set. */
+struct manifest_found_text {
+	char *set;		      /* owned */
+	struct yaml_docs *docs;	      /* owned */
+	struct manifest_found *asked; /* borrowed: who wants to know; NULL: read from a snapshot */
+	struct manifest_bytes taken;  /* the members taken, written anew, for who wants to know */
+};
+
+/* What manifest_amend() puts in the place of what a snapshot says was found. */
+struct manifest_amendment {
+	struct manifest_found *found;
+	size_t n;
+	uint32_t revision;
+};
+
 struct manifest_place {
 	const char *file;
 	const struct yaml_node *node; /* the member's map */
+	uint64_t name, url; /* hashes: a thousand members are compared with each other */
+	uint64_t endpoint, replay; /* likewise */
 };
 
 struct manifest_loader {
@@ -38,6 +61,9 @@ struct manifest_loader {
 	struct manifest_doc *docs;
 	uint32_t n_docs;
 	struct manifest_place *places; /* where each row was written, for complaints */
+	uint32_t cap_rows;
+	struct manifest_found_text *found;
+	size_t n_found;
 	bool partial; /* a document could not be taken: references to it cannot be judged */
 	bool bad;
 	bool oom;
@@ -65,13 +91,42 @@ bool manifest_value_read(const struct manifest_field *, const struct yaml_node *
 
 const char *manifest_addr_parse(const char *text, struct manifest_addr *ret_addr);
 	/* "host:port" or "[v6]:port".  NULL or what is wrong. */
-const char *manifest_url_parse(const char *text, struct manifest_addr *ret_addr);
-	/* "http://host:port", perhaps with one trailing slash. */
-const char *manifest_endpoint_parse(const char *text, unsigned rank,
+const char *manifest_url_parse(const char *text, struct manifest_addr *ret_addr, bool *ret_https);
+	/* "http://host:port" or "https://host:port", perhaps with one trailing slash. */
+const char *manifest_endpoint_parse(const char *text, unsigned rank, bool may_bind,
 				    char ret_endpoint[MANIFEST_ENDPOINT_MAX + 1]);
-	/* "tcp://host:port" or "ipc://path", moved to the rank's port. */
+	/* "tcp://host:port" or "ipc://path", moved to the rank's port; may_bind: or
+	 * "bind:tcp://address:port", "*" for all addresses. */
+const char *manifest_socket_parse(const char *path, char ret_path[MANIFEST_SOCKET_MAX + 1]);
+	/* An absolute path that fits a unix socket's name. */
+const char *manifest_network_parse(const char *text, struct manifest_network *ret);
+	/* "10.0.0.0/8", "2001:db8::/32", or one address. */
 bool manifest_addr_is_numeric(const struct manifest_addr *);
 
+bool manifest_member_load(struct manifest_loader *, const char *file, uint32_t set,
+			  const struct yaml_node *item, bool found);
+	/* All ranks of one member, or none and a complaint. */
+const char *manifest_endpoint_host(const char *endpoint, char ret_host[MANIFEST_HOST_MAX + 1]);
+	/* Of "tcp://host:port"; NULL, or why it has none. */
+
+/* manifest_found.c */
+bool manifest_found_read(struct manifest_loader *, const uint8_t *p, const uint8_t *end);
+	/* The part of a snapshot behind its files.  False: it is damaged. */
+void manifest_found_put(struct manifest_loader *, const struct manifest_amendment *);
+	/* Or these. */
+void manifest_found_load(struct manifest_loader *, uint32_t set);
+	/* What was found for that set, behind its own members. */
+void manifest_found_write(struct manifest_loader *, const struct manifest_amendment *);
+	/* What was taken of it: the new end of the manifest's snapshot. */
+void manifest_found_free(struct manifest_loader *);
+
+/* manifest.c */
+void manifest_bytes_add(struct manifest_bytes *, const void *bytes, size_t len);
+void manifest_bytes_u32(struct manifest_bytes *, uint32_t v);
+uint32_t manifest_u32(const uint8_t *p);
+int manifest_snapshot_load(uint8_t *bytes, size_t len, const struct manifest_amendment *,
+			   struct manifest **ret_manifest, struct yaml_errors *errs);
+	/* Takes bytes over, on failure too.  The amendment may be NULL. */
 void manifest_docs_load(struct manifest_loader *);
 	/* Every document's own fields. */
 void manifest_resolve(struct manifest_loader *);

@@ -176,28 +176,34 @@ entry_wants(const struct yaml_node *item, const char *worker_model)
 	return false;
 }
 
-/* Each set of the policy's pools, once, in order; NULL after the last. */
-static void
+/* Each set of the policy's pools, once, in order.  False: none can serve it, ever. */
+static bool
 model_rows(struct manifest_loader *l, const struct manifest_policy *policy,
 	   const struct yaml_node *item, struct manifest_model *model)
 {
+	bool some = false;
+
 	for (uint32_t p = 0; p < policy->n_pools; p++) {
 		const struct manifest_pool *pool = &l->m->pools[policy->pools[p]];
 
 		for (uint32_t s = 0; s < pool->n_sets; s++) {
 			const struct manifest_set *set = &l->m->sets[pool->sets[s]];
 
-			if (!entry_wants(item, set->model) ||
-			    index_has(model->members, model->n_members, set->first_member))
+			if (!entry_wants(item, set->model))
 				continue;
+			some |= set->n_members > 0 || set->discovery.source != MANIFEST_SOURCE_NONE;
 			if (strcmp(set->model, model->name) != 0)
 				model->alias = true;
+			if (set->n_members == 0 ||
+			    index_has(model->members, model->n_members, set->first_member))
+				continue;
 			for (uint32_t i = 0; i < set->n_members; i++)
 				if (!index_add(l, &model->members, &model->n_members,
 					       set->first_member + i))
-					return;
+					return some;
 		}
 	}
+	return some;
 }
 
 static void
@@ -240,8 +246,7 @@ model_resolve(struct manifest_loader *l, const struct manifest_doc *gw,
 	model = &l->m->models[l->m->n_models++];
 	strcpy(model->name, yaml_map_get(item, "name")->text);
 	model->policy = doc->index;
-	model_rows(l, &l->m->policies[doc->index], item, model);
-	if (model->n_members == 0 && !l->oom)
+	if (!model_rows(l, &l->m->policies[doc->index], item, model) && !l->oom)
 		complain_nobody(l, gw, item, &l->m->policies[doc->index]);
 }
 

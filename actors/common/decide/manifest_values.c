@@ -87,16 +87,15 @@ manifest_addr_is_numeric(const struct manifest_addr *a)
 }
 
 const char *
-manifest_url_parse(const char *text, struct manifest_addr *ret_addr)
+manifest_url_parse(const char *text, struct manifest_addr *ret_addr, bool *ret_https)
 {
 	char authority[MANIFEST_ENDPOINT_MAX + 1];
 	size_t len;
 
-	if (strncmp(text, "https://", 8) == 0)
-		return "must begin with http://; https to workers is not supported yet";
-	if (strncmp(text, "http://", 7) != 0)
-		return "must be http://host:port";
-	text += 7;
+	*ret_https = strncmp(text, "https://", 8) == 0;
+	if (!*ret_https && strncmp(text, "http://", 7) != 0)
+		return "must be http://host:port or https://host:port";
+	text += *ret_https ? 8 : 7;
 	len = strlen(text);
 	if (len > MANIFEST_ENDPOINT_MAX)
 		return "has more than 127 bytes";
@@ -104,12 +103,44 @@ manifest_url_parse(const char *text, struct manifest_addr *ret_addr)
 	if (len > 0 && authority[len - 1] == '/')
 		authority[len - 1] = '\0';
 	if (strchr(authority, '/'))
-		return "must be http://host:port without a path";
+		return "must be http://host:port or https://host:port without a path";
 	return manifest_addr_parse(authority, ret_addr);
 }
 
+/* "bind:tcp://address:port"; ours to bind, so the address is one of this machine. */
+static const char *
+bound_parse(const char *text, unsigned rank, char ret_endpoint[MANIFEST_ENDPOINT_MAX + 1])
+{
+	struct manifest_addr a;
+	const char *why;
+
+	text += strlen(MANIFEST_BIND);
+	if (strncmp(text, "tcp://", 6) != 0)
+		return "must be bind:tcp://address:port where the worker connects to us";
+	text += 6;
+	if (strncmp(text, "*:", 2) == 0) {
+		char any[MANIFEST_ENDPOINT_MAX + 1];
+
+		snprintf(any, sizeof(any), "0.0.0.0%s", text + 1);
+		why = manifest_addr_parse(any, &a);
+		strcpy(a.host, "*");
+	} else {
+		why = manifest_addr_parse(text, &a);
+		if (!why && !manifest_addr_is_numeric(&a))
+			return "must be bind:tcp:// and an IP address of this machine, or '*'";
+	}
+	if (why)
+		return why;
+	if (a.port + rank > 65535)
+		return "has a port that leaves no room for the ranks";
+	snprintf(ret_endpoint, MANIFEST_ENDPOINT_MAX + 1,
+		 strchr(a.host, ':') ? MANIFEST_BIND "tcp://[%s]:%u" : MANIFEST_BIND "tcp://%s:%u",
+		 a.host, a.port + rank);
+	return NULL;
+}
+
 const char *
-manifest_endpoint_parse(const char *text, unsigned rank,
+manifest_endpoint_parse(const char *text, unsigned rank, bool may_bind,
 			char ret_endpoint[MANIFEST_ENDPOINT_MAX + 1])
 {
 	struct manifest_addr a;
@@ -118,6 +149,9 @@ manifest_endpoint_parse(const char *text, unsigned rank,
 
 	if (strlen(text) > MANIFEST_ENDPOINT_MAX)
 		return "has more than 127 bytes";
+	if (strncmp(text, MANIFEST_BIND, strlen(MANIFEST_BIND)) == 0)
+		return may_bind ? bound_parse(text, rank, ret_endpoint)
+				: "may not be bound here: tcp://host:port or ipc://path";
 	if (strncmp(text, "ipc://", 6) == 0) {
 		if (rank > 0)
 			return "must be tcp:// where there are several ranks";
@@ -129,7 +163,8 @@ manifest_endpoint_parse(const char *text, unsigned rank,
 	if (strncmp(text, "tcp://", 6) != 0)
 		return "must be tcp://host:port or ipc://path";
 	if (text[6] == '*')
-		return "must name the worker's host: '*' is what the worker binds";
+		return "must name the worker's host: '*' is what the worker binds (bind:tcp://* is "
+		       "for workers that connect to us)";
 	why = manifest_addr_parse(text + 6, &a);
 	if (why)
 		return why;
@@ -138,6 +173,72 @@ manifest_endpoint_parse(const char *text, unsigned rank,
 	n = snprintf(ret_endpoint, MANIFEST_ENDPOINT_MAX + 1,
 		     strchr(a.host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", a.host, a.port + rank);
 	return n > MANIFEST_ENDPOINT_MAX ? "has more than 127 bytes" : NULL;
+}
+
+const char *
+manifest_endpoint_host(const char *endpoint, char ret_host[MANIFEST_HOST_MAX + 1])
+{
+	char rank0[MANIFEST_ENDPOINT_MAX + 1];
+	struct manifest_addr a;
+	const char *why = manifest_endpoint_parse(endpoint, 0, false, rank0);
+
+	if (!why && strncmp(rank0, "tcp://", 6) != 0)
+		why = "is no address of a host";
+	if (!why)
+		why = manifest_addr_parse(rank0 + 6, &a);
+	if (!why)
+		memcpy(ret_host, a.host, sizeof(a.host));
+	return why;
+}
+
+const char *
+manifest_socket_parse(const char *path, char ret_path[MANIFEST_SOCKET_MAX + 1])
+{
+	size_t len = strlen(path);
+
+	if (path[0] != '/' || path[len - 1] == '/')
+		return "must be unix: and an absolute path of a file";
+	if (len > MANIFEST_SOCKET_MAX)
+		return "has a path of more than 107 bytes";
+	if (!is_printable(path))
+		return "has a path with characters that are not printable";
+	memcpy(ret_path, path, len + 1);
+	return NULL;
+}
+
+const char *
+manifest_network_parse(const char *text, struct manifest_network *ret)
+{
+	struct manifest_network n = {.bits = 128};
+	char host[64];
+	size_t len = strcspn(text, "/");
+	unsigned long most, bits;
+	char *end;
+
+	if (len >= sizeof(host))
+		return "must be an IP address or a network such as 10.0.0.0/8";
+	memcpy(host, text, len);
+	host[len] = '\0';
+	if (inet_pton(AF_INET, host, n.addr + 12) == 1) {
+		n.addr[10] = n.addr[11] = 0xff;
+		most = 32;
+	} else if (inet_pton(AF_INET6, host, n.addr) == 1) {
+		most = 128;
+	} else {
+		return "must be an IP address or a network such as 10.0.0.0/8";
+	}
+	if (text[len] == '/') {
+		bits = strtoul(text + len + 1, &end, 10);
+		if (text[len + 1] < '0' || text[len + 1] > '9' || *end || bits > most)
+			return most == 32 ? "must have a prefix of 0 to 32 bits"
+					  : "must have a prefix of 0 to 128 bits";
+		n.bits = (uint8_t)(128 - most + bits);
+	}
+	for (unsigned i = n.bits; i < 128; i++)
+		if (n.addr[i / 8] & (0x80 >> i % 8))
+			return "has bits behind its prefix";
+	*ret = n;
+	return NULL;
 }
 
 /* ---- amounts, as people write them ---- */
@@ -317,7 +418,7 @@ manifest_value_read(const struct manifest_field *f, const struct yaml_node *node
 	case MANIFEST_T_DURATION:
 		if (yaml_get_duration_ns(node, &n, &wrong) < 0)
 			break;
-		if (!in_bounds(f, (double)n * 1e-9, seconds_print, why, cap))
+		if (!in_bounds(f, (double)n / 1e9, seconds_print, why, cap))
 			return false;
 		store_u64(f, base, n);
 		break;

@@ -48,8 +48,9 @@ predict_ttft(const struct predict_input *input, struct predict_output *ret)
 
 	ret->wait_s = wait;
 	ret->ahead = (uint32_t)ahead;
-	ret->ttft_s = (double)input->coef[COEF_BASE] + wait + own +
+	ret->load_s = wait +
 		(double)input->coef[COEF_DECODE] *
 			((double)input->decoding + (double)input->foreign_running) +
 		(double)input->coef[COEF_CONTEXT] * (double)input->context;
+	ret->ttft_s = (double)input->coef[COEF_BASE] + own + ret->load_s;
 }

@@ -39,6 +39,7 @@ struct predict_input {
 struct predict_output {
 	double ttft_s;
 	double wait_s;                          /* part of it spent behind others */
+	double load_s;                          /* part of it that an idle worker would not take */
 	uint32_t ahead;                         /* tokens: what of `pending` is still to be done */
 };
 
