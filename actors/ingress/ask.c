@@ -78,8 +78,12 @@ move(struct ask *ask, uint32_t slot, enum ask_state state, mono_ns now)
 static void
 release(struct ask *ask, uint32_t slot)
 {
+	struct ask_entry *e = &ask->entry[slot];
+
 	move(ask, slot, ASK_NONE, 0);
-	ask->entry[slot].policy = ASK_POLICIES;
+	e->policy = ASK_POLICIES;
+	e->crashes = 0;
+	e->doubt[0] = e->doubt[1] = 0;
 	ask->ops->released(ask->arg, slot);
 }
 
@@ -157,6 +161,21 @@ suspect_out(const struct ask *ask)
 	return false;
 }
 
+/* The next body that may have killed a process; 0: none, or why it did is about to be said. */
+static uint32_t
+next_suspect(const struct ask *ask, mono_ns now)
+{
+	for (uint32_t s = ask->list[ASK_SUSPECT].head; s; s = ask->entry[s].next) {
+		const struct ask_entry *e = &ask->entry[s];
+		bool doubted = (e->doubt[0] | e->doubt[1]) != 0;
+
+		if (slot_deaths(word_of(ask, s)) < ASK_CRASHES_MAX || !doubted ||
+		    now - e->since_ns >= ASK_DOUBT_NS)
+			return s;
+	}
+	return 0;
+}
+
 /* Sends what waits.  all: without the limit, for questions that were outstanding before a switch.
  */
 static void
@@ -168,8 +187,12 @@ pump(struct ask *ask, bool all, mono_ns now)
 		if (!send_question(ask, ask->list[ASK_WAITING].head, now))
 			return;
 	/* A body that may have killed a process is asked about alone among its kind. */
-	if (ask->list[ASK_SUSPECT].n > 0 && !suspect_out(ask))
-		send_question(ask, ask->list[ASK_SUSPECT].head, now);
+	if (ask->list[ASK_SUSPECT].n > 0 && !suspect_out(ask)) {
+		uint32_t s = next_suspect(ask, now);
+
+		if (s)
+			send_question(ask, s, now);
+	}
 	if (ask->resent_owed) {
 		const struct ask_policy *p = &ask->policy[ask->active];
 		struct msg_resent m = {.policy_gen = p->gen, .policy_inc = p->inc};
@@ -196,6 +219,12 @@ ask_put(struct ask *ask, uint32_t slot, mono_ns now)
 		ask->high = slot;
 	wait_again(ask, slot, now);
 	pump(ask, false, now);
+}
+
+bool
+ask_full(const struct ask *ask)
+{
+	return ask->list[ASK_WAITING].n / ASK_WAITING_TIMES >= ask->questions_max;
 }
 
 void
@@ -412,27 +441,62 @@ ask_standby(struct ask *ask, uint32_t gen, uint32_t inc)
 	ask->standby_inc = inc;
 }
 
-/* A question unanswered in two deaths is taken for their cause. */
 static void
-count_deaths(struct ask *ask, unsigned p)
+fail_if_guilty(struct ask *ask, uint32_t slot)
+{
+	if (ask->entry[slot].crashes >= ASK_CRASHES_MAX ||
+	    slot_deaths(word_of(ask, slot)) >= ASK_DEATHS_MAX)
+		ask->ops->fail(ask->arg, slot, ASK_FAIL_CRASH);
+}
+
+/* What was unanswered when p died is suspected. */
+static void
+count_deaths(struct ask *ask, unsigned p, enum gone_cause cause)
 {
 	uint32_t next;
 
+	if (cause == GONE_ENDED)
+		return;
 	for (uint32_t s = ask->list[ASK_ASKED].head; s; s = next) {
+		struct ask_entry *e = &ask->entry[s];
 		uint64_t word = word_of(ask, s);
-		uint8_t deaths = (uint8_t)(slot_deaths(word) + 1);
 
-		next = ask->entry[s].next;
-		if (ask->entry[s].policy != p)
+		next = e->next;
+		if (e->policy != p)
 			continue;
-		word_set(ask, s, slot_ask(word), SLOT_ASKED, deaths);
-		if (deaths >= ASK_DEATHS_MAX)
-			ask->ops->fail(ask->arg, s, ASK_FAIL_CRASH);
+		word_set(ask, s, slot_ask(word), SLOT_ASKED, (uint8_t)(slot_deaths(word) + 1));
+		if (cause == GONE_CRASHED)
+			e->crashes++;
+		else if (cause == GONE_UNSAID)
+			e->doubt[e->doubt[0] != 0] = ask->policy[p].inc;
+		fail_if_guilty(ask, s);
+	}
+}
+
+/* The cause of a death that was seen before it was told. */
+static void
+settle_doubt(struct ask *ask, uint32_t inc, enum gone_cause cause)
+{
+	for (uint32_t s = 1; s <= ask->high; s++) {
+		struct ask_entry *e = &ask->entry[s];
+		uint64_t word = word_of(ask, s);
+
+		if (e->doubt[0] != inc && e->doubt[1] != inc)
+			continue;
+		e->doubt[e->doubt[0] != inc] = 0;
+		if (cause == GONE_CRASHED)
+			e->crashes++;
+		else if (cause == GONE_ENDED && slot_deaths(word) > 0)
+			word_set(ask, s, slot_ask(word), (enum slot_state)slot_state(word),
+				 (uint8_t)(slot_deaths(word) - 1));
+		/* Whoever has been answered since has shown that it does no harm. */
+		if (e->state == ASK_WAITING || e->state == ASK_SUSPECT || e->state == ASK_ASKED)
+			fail_if_guilty(ask, s);
 	}
 }
 
 void
-ask_gone(struct ask *ask, uint32_t inc, bool told, mono_ns now)
+ask_gone(struct ask *ask, uint32_t inc, enum gone_cause cause, mono_ns now)
 {
 	unsigned p = find(ask, inc);
 	bool said = false;
@@ -468,12 +532,16 @@ ask_gone(struct ask *ask, uint32_t inc, bool told, mono_ns now)
 			/* The acknowledgement before the questions: OPEN must not wait for them. */
 			tell_active(ask);
 			said = true;
-			count_deaths(ask, p);
+			count_deaths(ask, p, cause);
 			ask_all_again(ask, now);
 		}
 	}
-	if (told && !said)
+	if (cause == GONE_UNSAID)
+		return;
+	if (!said)
 		tell_active(ask);
+	settle_doubt(ask, inc, cause);
+	pump(ask, false, now);
 }
 
 /* --- answers ----------------------------------------------------------------------------- */

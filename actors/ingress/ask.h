@@ -11,6 +11,11 @@
  * Stream     Answers are applied only while the process's stream is open.  It is closed by ACTIVATE
  *            of another process and by death, never opened twice.  Matching by `ask` and
  *            closing the stream are two independent defences: keep both.
+ * Poison     A question that was unanswered when its process died is a suspect: asked about again,
+ *            but one of them at a time.  The supervisor says why the process died.  Two crashes
+ *            (a signal of its own, a panic, hung) are taken for the request's doing; being killed
+ *            from outside is not, unless it happens a third time: a request that eats all memory
+ *            looks like that.  After the second death the question waits for the word.
  * Bytes      A region may be freed when no process reads it: each process that was asked has
  *            chosen, rejected, said `cancelled`, or is dead.  ops->released says when.
  * States     of a slot, here: WAITING (not sent), ASKED, HELD, CHOSEN (applied, nothing written
@@ -28,7 +33,10 @@
 
 #define ASK_POLICIES    16u             /* processes known at once, with the dead */
 #define ASK_ABSENT_NS   5000000000ull   /* no policy process for so long: 503 policy_absent */
-#define ASK_DEATHS_MAX  2u              /* unanswered in so many deaths: policy_crash */
+#define ASK_CRASHES_MAX 2u              /* unanswered in so many crashes: policy_crash */
+#define ASK_DEATHS_MAX  3u              /* or in so many deaths of whatever kind */
+#define ASK_WAITING_TIMES 3u            /* questions_max: so many more wait for their turn */
+#define ASK_DOUBT_NS    1000000000ull   /* so long a second death's cause is waited for */
 
 enum ask_failure { ASK_FAIL_ABSENT = 1, ASK_FAIL_TIMEOUT, ASK_FAIL_CRASH };
 
@@ -60,6 +68,8 @@ struct ask_entry {
 	uint16_t cancel_owed;           /* bit p: a cancel could not be sent yet */
 	uint16_t cancelled;             /* bit p: a cancel was sent */
 	uint16_t asked_as[ASK_POLICIES];/* newest ask put to policy[p] */
+	uint8_t crashes;                /* unanswered in so many; deaths are in the slot's word */
+	uint32_t doubt[2];              /* processes it was unanswered by, dead of a cause unsaid */
 	mono_ns since_ns;               /* in this state */
 };
 
@@ -105,6 +115,8 @@ void ask_sent(struct ask *ask, uint32_t slot);
 	/* The first byte is about to be written upstream: no swap touches it any more. */
 void ask_end(struct ask *ask, uint32_t slot, mono_ns now);
 	/* The request is over.  Cancels what is still owed; released() comes now or later. */
+bool ask_full(const struct ask *ask);
+	/* As many are asked as may be, and ASK_WAITING_TIMES as many wait: no more shall come. */
 bool ask_list_valid(const struct ask *ask, uint32_t policy_gen);
 	/* Is that generation still the one being asked?  A ranked list of another must not be
 	 * used. */
@@ -116,7 +128,7 @@ void ask_heard(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc,
 void ask_peer(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc);      /* it exists */
 void ask_activate(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc, mono_ns now);
 void ask_standby(struct ask *ask, uint32_t policy_gen, uint32_t policy_inc);
-void ask_gone(struct ask *ask, uint32_t policy_inc, bool told, mono_ns now);
-	/* It is dead: pidfd, or the supervisor told (then it is acknowledged again). */
+void ask_gone(struct ask *ask, uint32_t policy_inc, enum gone_cause cause, mono_ns now);
+	/* It is dead: UNSAID by pidfd, else the supervisor told (then it is acknowledged again). */
 void ask_tick(struct ask *ask, mono_ns now);
 	/* Every 100 ms or so: time limits, and sends that had to wait. */

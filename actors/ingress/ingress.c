@@ -22,17 +22,20 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "actors/common/config.h"
 #include "actors/ingress/client.h"
+#include "actors/ingress/listen.h"
 #include "actors/ingress/request.h"
+#include "actors/ingress/room.h"
 
 #define TICK_NS 100000000ull      /* longest sleep: belt and braces for a lost wake-up */
 #define LOOK_AGAIN_NS 10000000ull /* control messages go before answers at least so often */
+#define CHECK_TICKS 10u           /* between two looks at the ledger's books */
 #define BATCH 256u                /* answers handled before sockets get their turn */
 #define CONTROL_BYTES 65536u
 #define HEAP_PIECE_MAX (4 << 20) /* bytes; larger ones are mapped by themselves */
 #define HEAP_SPARE (64 << 20)    /* bytes of heap kept when free */
 #define SETTLE_NS 50000000ull    /* of a drain: the last answers of ours leave */
+#define CUT_NS 300000000ull      /* past its deadline: the last words; at 1 s we are killed */
 #define FILES_OWN 128u           /* descriptors for segments, policy processes, configurations */
 
 /* --- the supervisor -------------------------------------------------------------------------- */
@@ -128,19 +131,26 @@ look_at_peers(struct ingress *in)
 			continue;
 		peer_drop(in, &in->peer[which[i]]);
 		log_debug("policy process dead inc=%u", inc);
-		ask_gone(&in->ask, inc, false, clock_mono());
+		ask_gone(&in->ask, inc, GONE_UNSAID, clock_mono());
 	}
 }
 
 static void
-use_manifest(struct ingress *in, struct manifest *m, uint32_t gen)
+use_manifest(struct ingress *in, struct manifest *m, struct credentials *c, uint32_t gen)
 {
+	models_forget(&in->models);
 	manifest_free(&in->manifest);
+	if (c) {
+		upstreams_credentials(&in->upstreams, c);
+		credentials_free(&in->credentials);
+		in->credentials = c;
+	}
 	in->manifest = m;
 	in->manifest_gen = gen;
 	in->ask.questions_max = m->gateway.limits.questions;
 	in->ask.answer_ns = m->gateway.timeouts.policy_answer_ns;
 	in->upstreams.keep_alive_ns = m->gateway.timeouts.upstream_keep_alive_ns;
+	in->upstreams.per_worker_max = m->gateway.limits.upstream_connections;
 }
 
 static uint32_t
@@ -156,100 +166,50 @@ settle_manifest(struct ingress *in)
 	if (!in->next_manifest || in->next_gen != active_generation(in))
 		return;
 	log_set_generation(in->next_gen);
-	use_manifest(in, in->next_manifest, in->next_gen);
+	use_manifest(in, in->next_manifest, in->next_credentials, in->next_gen);
 	in->next_manifest = NULL;
+	in->next_credentials = NULL;
+}
+
+/* c NULL: other members of a generation that is here already. */
+static void
+take_settings(struct ingress *in, struct manifest *m, struct credentials *c, uint32_t gen)
+{
+	if (!c && !(in->next_manifest && in->next_gen == gen)) {
+		if (gen == in->manifest_gen)
+			use_manifest(in, m, NULL, gen);
+		else
+			manifest_free(&m);      /* of one that could not be read, or is over */
+		return;
+	}
+	manifest_free(&in->next_manifest);
+	if (c) {
+		credentials_free(&in->next_credentials);
+		in->next_credentials = c;
+	}
+	in->next_manifest = m;
+	in->next_gen = gen;
+	settle_manifest(in);
 }
 
 static void
 on_settings(void *arg, int result)
 {
 	struct ingress *in = arg;
+	struct credentials *c;
 	struct manifest *m;
 	uint32_t gen;
 	int error;
 
 	(void)result;
-	while (settings_take(&in->settings, &m, &gen, &error)) {
+	while (settings_take(&in->settings, &m, &c, &gen, &error)) {
 		if (error < 0) {
 			log_error("new configuration not readable: %s; the settings in force stay",
-				  strerror(-error));
+				  in->settings.why);
 			continue;
 		}
-		manifest_free(&in->next_manifest);
-		in->next_manifest = m;
-		in->next_gen = gen;
-		settle_manifest(in);
+		take_settings(in, m, c, gen);
 	}
-}
-
-/* --- listening ---------------------------------------------------------------------------------
- */
-
-static void listen_end(struct ingress_listener *l);
-
-static void
-on_accept(void *arg, int fd, int err)
-{
-	struct ingress_listener *l = arg;
-
-	if (fd >= 0)
-		client_accept(l->in, fd, l->number);
-	else if (err == -ECANCELED)
-		listen_end(l);
-	else
-		log_warn("accept failed: %s; tried again in 100 ms", strerror(-err));
-}
-
-static void
-listen_start(struct ingress_listener *l)
-{
-	l->wanted = true;
-	if (!l->accept)
-		l->accept = io_accept(l->in->io, l->fd, on_accept, l);
-}
-
-static void
-listen_stop(struct ingress_listener *l)
-{
-	l->wanted = false;
-	if (l->accept)
-		io_cancel(l->in->io, l->accept); /* the final call comes later */
-}
-
-/* Whoever comes from now on is to be refused by the kernel, not to wait in a queue nobody empties.
- */
-static void
-listen_close(struct ingress_listener *l)
-{
-	if (l->fd < 0)
-		return;
-	io_close_fd(l->in->io, l->fd);
-	l->in->actor.birth.listener[l->number].fd = l->fd = -1;
-}
-
-static void
-listen_end(struct ingress_listener *l)
-{
-	l->accept = NULL;
-	if (l->wanted)
-		listen_start(l);
-	else if (l->in->draining)
-		listen_close(l);        /* what was in the queue has been swept */
-}
-
-static void
-adopt(struct ingress *in, uint32_t index, bool on)
-{
-	if (in->draining || index == in->actor.birth.index)
-		return;
-	log_info("neighbour's sockets ingress=%u %s", index, on ? "adopted" : "given back");
-	for (unsigned i = 0; i < in->n_listeners; i++)
-		if (in->listener[i].index == index) {
-			if (on)
-				listen_start(&in->listener[i]);
-			else
-				listen_stop(&in->listener[i]);
-		}
 }
 
 /* --- the end -------------------------------------------------------------------------------------
@@ -271,15 +231,30 @@ drain(struct ingress *in, mono_ns deadline)
 	in->drain_deadline = deadline;
 	log_info("draining connections=%u requests=%u", in->n_clients,
 		 in->slots.capacity - in->n_free);
-	for (unsigned i = 0; i < in->n_listeners; i++) {
-		listen_stop(&in->listener[i]);
-		if (!in->listener[i].accept)
-			listen_close(&in->listener[i]);
-	}
+	listen_drain(in);
 	for (struct client *c = in->clients; c; c = next) {
 		next = c->next;
 		client_drain(c, now);
 	}
+}
+
+/* Each is told that it was us, as far as it reads at once. */
+static void
+drain_cut(struct ingress *in, mono_ns now)
+{
+	struct client *next;
+
+	if (!in->cutting)
+		log_warn("drain deadline: cutting connections=%u", in->n_clients);
+	in->cutting = true;
+	for (struct client *c = in->clients; c; c = next) {
+		next = c->next;
+		if (c->request)
+			relay_cut(c->request, "drain_deadline",
+				  "The gateway ends, and waits no longer for the worker.");
+	}
+	while (in->clients && now >= in->drain_deadline + CUT_NS)
+		client_destroy(in->clients);
 }
 
 static void
@@ -289,11 +264,8 @@ drain_step(struct ingress *in, mono_ns now)
 
 	for (unsigned i = 0; i < in->n_listeners; i++)
 		accepting |= in->listener[i].accept != NULL;
-	if (now >= in->drain_deadline && in->n_clients > 0) {
-		log_warn("drain deadline: cutting connections=%u", in->n_clients);
-		while (in->clients)
-			client_destroy(in->clients);
-	}
+	if (now >= in->drain_deadline && in->n_clients > 0)
+		drain_cut(in, now);
 	if (!accepting && in->n_clients == 0 && now - in->drain_began >= SETTLE_NS)
 		in->stopping = true;
 }
@@ -314,6 +286,17 @@ on_signal(void *arg, int result)
  * -------------------------------------------------------------- */
 
 static void
+take_column(struct ingress *in, uint32_t incarnation, int fd)
+{
+	int r = poisons_ingress(&in->poisons, incarnation, fd);
+
+	if (r < 0)
+		log_warn("column of ingress incarnation=%u not read: %s; bodies it refuses are "
+			 "asked about here",
+			 incarnation, strerror(-r));
+}
+
+static void
 on_message(struct ingress *in, const struct msg *m, int fd)
 {
 	mono_ns now = clock_mono();
@@ -327,10 +310,15 @@ on_message(struct ingress *in, const struct msg *m, int fd)
 		break;
 	case MSG_gone:
 		if (m->u.gone.role == ROLE_POLICY)
-			ask_gone(&in->ask, m->u.gone.incarnation, true, now);
+			ask_gone(&in->ask, m->u.gone.incarnation,
+				 m->u.gone.cause ? (enum gone_cause)m->u.gone.cause : GONE_KILLED,
+				 now);
+		else if (m->u.gone.role == ROLE_INGRESS)
+			poisons_gone(&in->poisons, m->u.gone.incarnation, now);
 		break;
 	case MSG_activate:
 		ask_activate(&in->ask, m->u.activate.policy_gen, m->u.activate.policy_inc, now);
+		listen_own(in);
 		settle_manifest(in);
 		break;
 	case MSG_standby:
@@ -340,17 +328,24 @@ on_message(struct ingress *in, const struct msg *m, int fd)
 		drain(in, m->u.drain.deadline);
 		break;
 	case MSG_adopt:
-		adopt(in, m->u.adopt.index, true);
+		listen_adopt(in, m->u.adopt.index, true);
 		break;
 	case MSG_unadopt:
-		adopt(in, m->u.unadopt.index, false);
+		listen_adopt(in, m->u.unadopt.index, false);
 		break;
 	case MSG_rows_changed:
 		upstreams_rows_changed(&in->upstreams);
+		requests_cut_removed(in);
 		break;
 	case MSG_segment:
 		if (m->u.segment.kind == SEGMENT_CONFIG && fd >= 0) {
-			settings_load(&in->settings, fd);
+			settings_load(&in->settings, fd, m->u.segment.generation);
+			fd = -1;
+		} else if (m->u.segment.kind == SEGMENT_SECRETS && fd >= 0) {
+			settings_secrets(&in->settings, fd);
+			fd = -1;
+		} else if (m->u.segment.kind == SEGMENT_COLUMN && fd >= 0) {
+			take_column(in, m->u.segment.incarnation, fd);
 			fd = -1;
 		}
 		break;
@@ -375,10 +370,16 @@ control(struct ingress *in)
 			break;
 		if (r == -EPIPE) {
 			in->actor.supervised = false;
-			if (in->watch_control)
-				io_cancel(in->io, in->watch_control);
+			/* Not by close: the next client may get the number at once. */
+			io_close_fd(in->io, in->actor.birth.fd);
+			in->actor.birth.fd = -1;
 			in->watch_control = NULL;
-			log_warn("supervisor gone; serving on until a successor ends us");
+			if (in->accepts) {
+				log_warn("supervisor gone; serving on until a successor ends us");
+			} else {
+				log_warn("supervisor gone before we had anybody to ask; ending");
+				in->stopping = true;
+			}
 		} else if (r < 0) {
 			ingress_count(in, COUNTER_messages_unknown, 1);
 		} else {
@@ -397,7 +398,8 @@ hear_policies(struct ingress *in)
 {
 	mono_ns looked = 0;
 
-	for (unsigned n = 0; router_readable(&in->router); n++) {
+	/* Asked once: after the first message the failing receive says that there are no more. */
+	for (unsigned n = 0; n > 0 || router_readable(&in->router); n++) {
 		struct router_message m;
 		mono_ns now = clock_mono();
 
@@ -408,7 +410,7 @@ hear_policies(struct ingress *in)
 			looked = now;
 		}
 		if (!router_next(&in->router, &m))
-			continue;
+			break;
 		if (m.error < 0) {
 			ingress_count(in, COUNTER_messages_unknown, 1);
 			log_warn("message from policy not understood inc=%u: dropped",
@@ -424,9 +426,10 @@ hear_policies(struct ingress *in)
 static void
 on_zmq(void *arg, int result)
 {
-	/* Says only that something may have changed: the loop looks by itself. */
-	(void)arg;
+	struct ingress *in = arg;
+
 	(void)result;
+	router_woken(&in->router);      /* the loop looks */
 }
 
 /* --- life
@@ -436,11 +439,15 @@ static int
 attach(struct ingress *in)
 {
 	struct birth *b = &in->actor.birth;
-	struct yaml_errors errs = {0};
-	int fd, r;
+	char why[TLS_WHY_MAX];
+	int fd, secrets, r;
 
 	fd = birth_segment_fd(b, SEGMENT_ROWS, ROLE_NONE, 0, NULL);
 	r = fd < 0 ? fd : rows_attach(&in->rows, fd, false);
+	if (r < 0)
+		return r;
+	fd = birth_segment_fd(b, SEGMENT_PINS, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : pins_attach(&in->pins, fd, true);
 	if (r < 0)
 		return r;
 	fd = birth_segment_fd(b, SEGMENT_COLUMN, ROLE_INGRESS, b->incarnation, NULL);
@@ -458,9 +465,15 @@ attach(struct ingress *in)
 	segment_claim(&in->column.seg);
 	segment_claim(&in->slots.seg);
 	segment_claim(&in->arena.seg);
+	count_set(&in->actor.process, COUNTER_arena_size, in->arena.size);
 	fd = birth_segment_fd(b, SEGMENT_CONFIG, ROLE_NONE, 0, NULL);
-	r = fd < 0 ? fd : config_load(fd, &in->manifest, &in->manifest_gen, &errs);
-	yaml_errors_free(&errs);
+	secrets = birth_segment_fd(b, SEGMENT_SECRETS, ROLE_NONE, 0, NULL);
+	if (fd < 0)
+		return fd;
+	r = settings_read(fd, secrets < 0 ? -1 : secrets, &in->manifest, &in->credentials,
+			  &in->manifest_gen, why);
+	if (r < 0)
+		log_error("configuration not readable: %s", why);
 	return r;
 }
 
@@ -514,27 +527,6 @@ open_slots(struct ingress *in)
 }
 
 static int
-open_listeners(struct ingress *in)
-{
-	struct birth *b = &in->actor.birth;
-
-	in->listener = calloc(b->n_listeners + 1, sizeof *in->listener);
-	if (!in->listener)
-		return -ENOMEM;
-	for (unsigned i = 0; i < b->n_listeners; i++) {
-		struct ingress_listener *l = &in->listener[in->n_listeners++];
-
-		*l = (struct ingress_listener){.in = in,
-					       .index = b->listener[i].index,
-					       .number = (uint16_t)i,
-					       .fd = b->listener[i].fd};
-		if (l->index == b->index)
-			listen_start(l);
-	}
-	return 0;
-}
-
-static int
 ingress_open(struct ingress *in)
 {
 	struct birth *b = &in->actor.birth;
@@ -552,13 +544,12 @@ ingress_open(struct ingress *in)
 	in->zmq = zmq_ctx_new();
 	if (!in->zmq)
 		return -errno;
-	r = router_open(&in->router, in->zmq, b->run_dir, b->index, b->incarnation);
+	r = router_open(&in->router, in->zmq, b);
 	if (r < 0) {
 		log_error("policy socket in %s: %s", b->run_dir, strerror(-r));
 		return r;
 	}
-	r = notes_open(&in->notes, in->zmq, b->run_dir, &in->column, &in->actor.process, b->index,
-		       b->incarnation);
+	r = notes_open(&in->notes, in->zmq, b, &in->column, &in->actor.process);
 	if (r == 0)
 		r = ledger_open(&in->ledger, &in->column);
 	if (r == 0)
@@ -570,16 +561,27 @@ ingress_open(struct ingress *in)
 		log_warn("open files limit not raised: %s", strerror(errno));
 	if (r == 0)
 		r = open_slots(in);
+	/* Of each connection and each slot, and of one that knocks. */
 	if (r == 0)
-		r = settings_open(&in->settings);
+		r = fair_open(&in->fair, in->clients_max + in->slots.capacity + 1);
+	if (r == 0)
+		r = settings_open(&in->settings, in->manifest_gen);
 	if (r < 0)
 		return r;
 	in->ask.questions_max = set->limits.questions;
 	in->ask.answer_ns = set->timeouts.policy_answer_ns;
 	in->upstreams.keep_alive_ns = set->timeouts.upstream_keep_alive_ns;
+	in->upstreams.per_worker_max = set->limits.upstream_connections;
+	upstreams_credentials(&in->upstreams, in->credentials);
 	in->retry_milli = INGRESS_RETRY_BURST;
 	in->born = clock_wall();
 	upstreams_rows_changed(&in->upstreams);
+	poisons_open(&in->poisons, &in->column);
+	for (unsigned i = 0; i < b->n_segments; i++)    /* our own is taken */
+		if (b->segment[i].kind == SEGMENT_COLUMN && b->segment[i].fd >= 0) {
+			take_column(in, b->segment[i].incarnation, b->segment[i].fd);
+			b->segment[i].fd = -1;
+		}
 	in->watch_control = io_watch(in->io, b->fd, on_control, in);
 	in->watch_signal = io_watch(in->io, in->actor.signal_fd, on_signal, in);
 	in->watch_zmq = io_watch(in->io, in->router.fd, on_zmq, in);
@@ -592,7 +594,7 @@ ingress_open(struct ingress *in)
 				 b->peer[i].pidfd);
 			b->peer[i].pidfd = -1;
 		}
-	return open_listeners(in);
+	return listen_open(in);
 }
 
 static void
@@ -618,33 +620,97 @@ ingress_close(struct ingress *in)
 	ask_close(&in->ask);
 	ledger_close(&in->ledger);
 	notes_close(&in->notes);
+	poisons_close(&in->poisons);
 	router_close(&in->router);
 	if (in->zmq)
 		zmq_ctx_term(in->zmq);
+	fair_close(&in->fair);
+	models_forget(&in->models);
 	free(in->listener);
 	free(in->free_slot);
 	free(in->live);
 	settings_close(&in->settings);
 	manifest_free(&in->next_manifest);
 	manifest_free(&in->manifest);
+	credentials_free(&in->next_credentials);
+	credentials_free(&in->credentials);
 	arena_detach(&in->arena);
 	slots_detach(&in->slots);
 	column_detach(&in->column);
+	pins_detach(&in->pins);
 	rows_detach(&in->rows);
+}
+
+/* One row a second. */
+static void
+check_books(struct ingress *in)
+{
+	uint32_t rows = atomic_load_explicit(&in->rows.head->count, memory_order_acquire);
+	unsigned wrong;
+
+	count_set(&in->actor.process, COUNTER_ledger_underflows, in->ledger.underflows);
+	if (in->next_check >= rows || in->next_check >= in->column.rows)
+		in->next_check = 0;
+	if (rows == 0)
+		return;
+	wrong = ledger_check(&in->ledger, &in->slots, in->ask.high, in->next_check);
+	if (wrong > 0) {
+		ingress_count(in, COUNTER_ledger_disagreements, wrong);
+		log_error("ledger: row=%u sums=%u are not those of the slots; it counts on",
+			  in->next_check, wrong);
+	}
+	in->next_check++;
+}
+
+/* After a drain nothing is anybody's but what a policy process may still read. */
+static void
+check_end(struct ingress *in)
+{
+	uint32_t charges = ledger_charges(&in->ledger), slots = in->slots.capacity - in->n_free;
+	uint64_t bytes = in->arena.used;
+
+	for (uint32_t s = in->ask.list[ASK_ENDING].head; s; s = in->ask.entry[s].next) {
+		slots--;
+		bytes -= in->live[s].region_cap;
+	}
+	count_set(&in->actor.process, COUNTER_ledger_underflows, in->ledger.underflows);
+	count_set(&in->actor.process, COUNTER_ledger_charges_left, charges);
+	count_set(&in->actor.process, COUNTER_slots_leaked, slots);
+	count_set(&in->actor.process, COUNTER_arena_leaked, bytes);
+	if (charges || slots || bytes || in->ledger.underflows)
+		log_error("ledger: at the end charges=%u slots=%u arena_bytes=%llu underflows=%llu "
+			  "are left; they go with this process",
+			  charges, slots, (unsigned long long)bytes,
+			  (unsigned long long)in->ledger.underflows);
 }
 
 static void
 tick(struct ingress *in, mono_ns now)
 {
 	in->next_tick = now + TICK_NS;
+	if (in->ticks++ % CHECK_TICKS == 0)
+		check_books(in);
 	pm_actor_heartbeat(&in->actor, now);
+	count_set(&in->actor.process, COUNTER_arena_touched, segment_touched(&in->arena.seg));
 	if (in->n_owed > 0)
 		pay_owed(in);
 	ask_tick(&in->ask, now);
+	room_tick(in);
 	upstreams_tick(&in->upstreams, now);
 	settle_manifest(in);
+	if (in->ready_ns && now - in->ready_ns >= ASK_ABSENT_NS)
+		listen_own(in);
 	if (in->draining)
 		drain_step(in, now);
+}
+
+/* Milliseconds from now to the sooner of two times; the second may be none (0). */
+static int
+wait_until(mono_ns now, mono_ns a, mono_ns b)
+{
+	mono_ns first = b && b < a ? b : a;
+
+	return first > now ? (int)((first - now + 999999) / 1000000) : 0;
 }
 
 static int
@@ -657,16 +723,23 @@ loop(struct ingress *in)
 		mono_ns now;
 		int wait_ms;
 
-		if (told == 0 && !more && router_readable(&in->router))
-			ingress_count(in, COUNTER_zmq_rescues, 1);
+		if (told == 0 && !more) {
+			router_woken(&in->router);
+			if (router_readable(&in->router))
+				ingress_count(in, COUNTER_zmq_rescues, 1);
+		}
 		if (in->control_woken)
 			control(in);
 		more = hear_policies(in);
 		now = clock_mono();
 		if (now >= in->next_tick)
 			tick(in, now);
+		if (in->notes.due_ns && now >= in->notes.due_ns)
+			notes_flush(&in->notes);
+		clients_flush(in);
 		bury(in);
-		wait_ms = in->next_tick > now ? (int)((in->next_tick - now + 999999) / 1000000) : 0;
+		clients_feed(in);
+		wait_ms = wait_until(now, in->next_tick, in->notes.due_ns);
 		told = io_turn(in->io, more || in->stopping ? 0 : wait_ms);
 		if (told < 0) {
 			log_error("loop broken: %s", strerror(-told));
@@ -688,7 +761,9 @@ main(void)
 	mallopt(M_TRIM_THRESHOLD, HEAP_SPARE);
 	memset(&in, 0, sizeof in);
 	in.router.fd = -1;
-	in.settings = (struct settings){.event_fd = -1, .fd = -1, .next_fd = -1};
+	in.settings = (struct settings){.event_fd = -1};
+	in.settings.now.config = in.settings.now.secrets = -1;
+	in.settings.next = in.settings.coming = in.settings.now;
 	for (unsigned i = 0; i < ASK_POLICIES; i++)
 		in.peer[i].pidfd = -1;
 	in.rows.seg.fd = in.column.seg.fd = in.slots.seg.fd = in.arena.seg.fd = -1;
@@ -703,9 +778,14 @@ main(void)
 	} else {
 		struct msg_ready ready = {0};
 
+		birth_drop_segments(&in.actor.birth);
+		pm_actor_narrow(&in.actor);
+		in.ready_ns = clock_mono();
 		birth_send(&in.actor.birth, MSG_ready, &ready);
 		log_info("ready listeners=%u", in.n_listeners);
 		code = loop(&in);
+		if (code == 0)
+			check_end(&in);
 	}
 	ingress_close(&in);
 	if (code == 0) {

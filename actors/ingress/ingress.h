@@ -14,13 +14,17 @@
 #include "actors/common/decide/manifest.h"
 #include "actors/ingress/ask.h"
 #include "actors/ingress/deadline.h"
+#include "actors/ingress/fair.h"
 #include "actors/ingress/io.h"
 #include "actors/ingress/ledger.h"
+#include "actors/ingress/models.h"
 #include "actors/ingress/notes.h"
+#include "actors/ingress/poison.h"
 #include "actors/ingress/router.h"
 #include "actors/ingress/settings.h"
 #include "actors/ingress/upstream.h"
 #include "shm/arena.h"
+#include "shm/pins.h"
 #include "shm/roster.h"
 
 #define INGRESS_RETRY_SHARE     100     /* thousandths of a retry earned by each request: 10 % */
@@ -33,12 +37,14 @@ struct ingress_live {                   /* by slot id: what the slot's segment d
 	struct request *request;        /* NULL: over, but its bytes may still be read */
 	uint64_t region;                /* arena offset; 0: none */
 	size_t region_cap;
+	struct fair_bucket *bucket;     /* reference held; slot and region are counted there */
 };
 
 struct ingress_listener {
 	struct ingress *in;
 	uint32_t index;                 /* of the ingress it belongs to */
 	uint16_t number;
+	bool tls;                       /* clients speak TLS there */
 	int fd;                         /* owned by the birth record */
 	bool wanted;                    /* accept here, also after a cancel under way */
 	struct io_op *accept;
@@ -57,9 +63,13 @@ struct ingress {
 	uint32_t manifest_gen;
 	struct settings settings;       /* the next one, while it is loaded */
 	struct manifest *next_manifest; /* sent, its generation not active yet */
+	struct credentials *credentials, *next_credentials;     /* of these two */
+	mono_ns tls_told;               /* when the log last spoke of a failed handshake */
+	uint64_t tls_untold;            /* and how many it left out since */
 	uint32_t next_gen;
 
 	struct rows rows;
+	struct pins pins;               /* written by every ingress */
 	struct column column;
 	struct slots slots;
 	struct arena arena;
@@ -69,18 +79,25 @@ struct ingress {
 	struct ask ask;
 	struct ledger ledger;
 	struct notes notes;
+	struct poisons poisons;
 	struct upstreams upstreams;
 
 	struct ingress_live *live;
 	uint32_t *free_slot;            /* stack of slot ids */
 	uint32_t n_free;
 	uint64_t next_request;
+	uint32_t ticks;
+	uint16_t next_check;            /* row whose books are compared next */
 	int32_t retry_milli;            /* thousandths of a retry in hand */
 
 	struct client *clients;
 	uint32_t n_clients, clients_max;
+	struct fair fair;
 	struct client *room_hand;       /* whom to look at next for an idle one; NULL: the first */
 	mono_ns room_told;              /* when the log last said that there is none */
+	struct client *starved_first, *starved_last;    /* bodies that wait for room, in order */
+	bool arena_freed;               /* since the first of them was tried */
+	struct client *to_flush;        /* have bytes that leave at the end of this turn */
 	struct client *dead_clients;
 	struct request *dead_requests;
 
@@ -88,10 +105,13 @@ struct ingress {
 	unsigned n_listeners;
 	struct ingress_peer peer[ASK_POLICIES];
 	struct io_op *watch_control, *watch_signal, *watch_zmq, *watch_settings;
+	struct models models;           /* the list clients are told */
 	wall_ns born;
 	bool control_woken;
-	bool draining, stopping;
+	bool draining, cutting, stopping;
 	mono_ns drain_deadline, drain_began, next_tick;
+	mono_ns ready_ns;
+	bool accepts;                   /* on its own sockets: has had somebody to ask */
 	struct {                        /* words to the supervisor that it had no room for */
 		enum msg_id id;
 		uint32_t gen, inc;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define TURN_KEPT_MS 60000u     /* older decides nothing, and would look new when it wraps */
+
 int
 ledger_open(struct ledger *ret, struct column *column)
 {
@@ -25,27 +27,49 @@ ms_of(mono_ns t)
 	return (uint32_t)(t / 1000000);
 }
 
+static uint32_t
+fit32(uint64_t n)
+{
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static uint16_t
+fit16(uint32_t n)
+{
+	return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
+}
+
+static void
+sums_show(struct ledger_row *r)
+{
+	r->v.pending = fit32(r->pending);
+	r->v.context = fit32(r->context);
+	r->v.prefilling = fit16(r->prefilling);
+	r->v.decoding = fit16(r->decoding);
+}
+
 static void
 publish(struct ledger *l, uint16_t row)
 {
 	struct ledger_row *r = &l->row[row];
 
+	sums_show(r);
 	r->v.oldest_dispatch_ms = r->oldest ? r->oldest->dispatch_ms : 0;
 	cell_write(&l->column->cell[row], r->row_gen, &r->v);
 }
 
 static void
-less32(struct ledger *l, uint32_t *from, uint32_t by)
+less_tokens(struct ledger *l, uint64_t *from, uint32_t by)
 {
 	if (*from < by) {
 		l->underflows++;
-		by = *from;
+		by = (uint32_t)*from;
 	}
 	*from -= by;
 }
 
 static void
-less16(struct ledger *l, uint16_t *from)
+less_one(struct ledger *l, uint32_t *from)
 {
 	if (*from == 0)
 		l->underflows++;
@@ -104,12 +128,12 @@ subtract(struct ledger *l, struct charge *c, const struct slot *was)
 	if (r->row_gen != was->row_gen)
 		return;
 	if (was->phase == PHASE_PREFILL) {
-		less32(l, &r->v.pending, was->prefill);
-		less16(l, &r->v.prefilling);
+		less_tokens(l, &r->pending, was->prefill);
+		less_one(l, &r->prefilling);
 		unlink_charge(r, c);
 	} else {
-		less32(l, &r->v.context, was->ctx);
-		less16(l, &r->v.decoding);
+		less_tokens(l, &r->context, was->ctx);
+		less_one(l, &r->decoding);
 	}
 }
 
@@ -132,11 +156,14 @@ ledger_charge(struct ledger *l, struct charge *c, uint16_t row, uint32_t row_gen
 	if (r->row_gen != row_gen)
 		turn_over(r, row_gen);
 	/* The new row first; the links move only afterwards, they are private. */
-	r->v.pending += prefill;
-	r->v.prefilling++;
+	r->pending += prefill;
+	r->prefilling++;
 	r->v.last_pick = pick;
+	if (r->v.turned != 0 && cell_turn_age_ms(r->v.turned, ms_of(now)) > TURN_KEPT_MS)
+		r->v.turned = 0;
 	fresh = (struct charge){.slot = slot, .dispatch_ms = ms_of(now)};
 	if (!r->oldest) {
+		sums_show(r);
 		r->v.oldest_dispatch_ms = fresh.dispatch_ms;
 		cell_write(&l->column->cell[row], row_gen, &r->v);
 	} else {
@@ -164,11 +191,11 @@ ledger_first_byte(struct ledger *l, struct charge *c, mono_ns now)
 		return;
 	r = &l->row[slot->row];
 	if (r->row_gen == slot->row_gen) {
-		less32(l, &r->v.pending, slot->prefill);
-		less16(l, &r->v.prefilling);
+		less_tokens(l, &r->pending, slot->prefill);
+		less_one(l, &r->prefilling);
 		unlink_charge(r, c);
-		r->v.context += slot->ctx;
-		r->v.decoding++;
+		r->context += slot->ctx;
+		r->decoding++;
 		r->v.last_first_ms = ms_of(now);
 		publish(l, slot->row);
 	}
@@ -189,18 +216,47 @@ ledger_release(struct ledger *l, struct charge *c)
 }
 
 void
-ledger_result(struct ledger *l, uint16_t row, uint32_t row_gen, bool ok)
+ledger_turned(struct ledger *l, uint16_t row, uint32_t row_gen, enum cell_turn how, mono_ns now)
 {
-	struct ledger_row *r;
-
-	if (row >= l->column->rows)
+	if (row >= l->column->rows || l->row[row].row_gen != row_gen)
 		return;
-	r = &l->row[row];
-	if (r->row_gen != row_gen || (ok && r->v.failures == 0))
-		return;
-	if (ok)
-		r->v.failures = 0;
-	else if (r->v.failures < UINT16_MAX)
-		r->v.failures++;
+	l->row[row].v.turned = cell_turned(now, how);
 	publish(l, row);
+}
+
+unsigned
+ledger_check(const struct ledger *l, const struct slots *slots, uint32_t high, uint16_t row)
+{
+	const struct ledger_row *r = &l->row[row];
+	struct ledger_row want = {.row_gen = r->row_gen};
+	struct cell_values v;
+
+	for (uint32_t i = 1; i <= high; i++) {
+		const struct slot *s = &slots->slot[i];
+
+		if (s->phase == PHASE_NONE || s->row != row || s->row_gen != r->row_gen)
+			continue;
+		want.pending += s->phase == PHASE_PREFILL ? s->prefill : 0;
+		want.prefilling += s->phase == PHASE_PREFILL;
+		want.context += s->phase == PHASE_DECODE ? s->ctx : 0;
+		want.decoding += s->phase == PHASE_DECODE;
+	}
+	sums_show(&want);
+	cell_read(&l->column->cell[row], r->row_gen, &v);
+	unsigned wrong = want.pending != r->pending || want.v.pending != v.pending;
+
+	wrong += want.context != r->context || want.v.context != v.context;
+	wrong += want.prefilling != r->prefilling || want.v.prefilling != v.prefilling;
+	wrong += want.decoding != r->decoding || want.v.decoding != v.decoding;
+	return wrong;
+}
+
+uint32_t
+ledger_charges(const struct ledger *l)
+{
+	uint32_t n = 0;
+
+	for (uint32_t row = 0; row < l->column->rows; row++)
+		n += l->row[row].prefilling + l->row[row].decoding;
+	return n;
 }

@@ -29,6 +29,8 @@ struct ledger {
 	struct column *column;          /* borrowed */
 	struct ledger_row {
 		uint32_t row_gen;
+		uint64_t pending, context;      /* tokens; the cell says at most what fits there */
+		uint32_t prefilling, decoding;
 		struct cell_values v;   /* what the cell says */
 		struct charge *oldest, *newest;
 	} *row;
@@ -45,5 +47,12 @@ void ledger_first_byte(struct ledger *l, struct charge *c, mono_ns now);
 	/* prefill -> decode; once, later calls do nothing. */
 void ledger_release(struct ledger *l, struct charge *c);
 	/* Nothing when nothing is charged. */
-void ledger_result(struct ledger *l, uint16_t row, uint32_t row_gen, bool ok);
-	/* Upstream failures in a row. */
+unsigned ledger_check(const struct ledger *l, const struct slots *slots, uint32_t high,
+		      uint16_t row);
+	/* Do the books of a row, and its cell, say what the slots 1 .. high say?  0, or how many
+	 * of the sums do not: a bug.  One pass over the slots, 10 ns each. */
+uint32_t ledger_charges(const struct ledger *l);        /* requests charged now, on all rows */
+void ledger_turned(struct ledger *l, uint16_t row, uint32_t row_gen, enum cell_turn how,
+		   mono_ns now);
+	/* The worker turned a request away: decisions avoid it until a probe since then was good
+	 * (policy/view.h). */

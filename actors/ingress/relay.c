@@ -140,12 +140,13 @@ budget(struct request *r)
 static bool
 retry_elsewhere(struct request *r)
 {
-	if (r->attempts >= 2 || r->in->retry_milli < 1000)
+	if (r->elsewhere || r->in->retry_milli < 1000)
 		return false;
 	if (ask_list_valid(&r->in->ask, r->policy_gen)) {
 		if (!seek(r, r->candidate + 1, r->to) || !budget(r))
 			return false;
 		ingress_count(r->in, COUNTER_retries, 1);
+		r->elsewhere = true;
 		drop_conn(r);
 		forget_response(r);
 		go(r);
@@ -154,16 +155,23 @@ retry_elsewhere(struct request *r)
 	if (!budget(r))
 		return false;
 	ingress_count(r->in, COUNTER_retries, 1);
+	r->elsewhere = true;
 	forget_response(r);
 	ask_again(r);
 	return true;
 }
 
 static void
-upstream_failed(struct request *r)
+turned(struct request *r, enum cell_turn how)
+{
+	ledger_turned(&r->in->ledger, r->slot->row, r->slot->row_gen, how, ingress_now(r->in));
+}
+
+static void
+upstream_failed(struct request *r, enum cell_turn how)
 {
 	ingress_count(r->in, COUNTER_upstream_failures, 1);
-	ledger_result(&r->in->ledger, r->slot->row, r->slot->row_gen, false);
+	turned(r, how);
 }
 
 /* --- towards the worker -------------------------------------------------------------------- */
@@ -179,7 +187,7 @@ on_limit(void *arg)
 		response_finish(r);
 		return;
 	}
-	upstream_failed(r);
+	upstream_failed(r, CELL_BROKE);
 	if (r->response.relayed)
 		response_broken(r, "upstream_timeout", "The worker stopped answering.");
 	else
@@ -199,8 +207,9 @@ send_request(struct request *r)
 	struct relay_to_worker to = {.authority = r->conn->to->authority,
 				     .request_id = r->slot->request_id,
 				     .attempt = r->attempts,
-				     .rank = c->rank};
-	size_t cap = r->head_len + HEAD_ROOM;
+				     .rank = c->rank,
+				     .api_key = upstream_api_key(r->to)};
+	size_t cap = r->head_len + HEAD_ROOM + to.api_key.len;
 	ssize_t len;
 	int pieces;
 
@@ -225,21 +234,27 @@ send_request(struct request *r)
 }
 
 static void
-on_connected(void *arg, int fd)
+on_tried(void *arg, struct upstream_conn *conn, int error, const char *why)
 {
 	struct request *r = arg;
 
-	if (fd >= 0)
-		r->conn = upstream_adopt(r->to, fd, &conn_ops, r);
-	if (r->conn) {
+	r->conn = conn;
+	if (conn) {
 		send_request(r);
 		return;
 	}
-	upstream_failed(r);
+	upstream_failed(r, CELL_UNREACHED);
+	if (why)
+		log_warn("worker's TLS row=%u url=%s: %s", r->slot->row, r->to->url, why);
+	else
+		log_debug("worker not reached row=%u: %s", r->slot->row, strerror(-error));
 	if (retry_elsewhere(r))
 		return;
-	log_debug("worker not reached row=%u: %s", r->slot->row, strerror(fd < 0 ? -fd : EIO));
-	request_fail(r, 502, "upstream_unreachable", "No worker could be reached.", 0);
+	if (why)
+		request_fail(r, 502, "upstream_tls", "The TLS handshake with the worker failed.",
+			     0);
+	else
+		request_fail(r, 502, "upstream_unreachable", "No worker could be reached.", 0);
 }
 
 /* One attempt at the current candidate. */
@@ -247,9 +262,20 @@ static void
 go(struct request *r)
 {
 	struct ingress *in = r->in;
-	const struct rec_candidate *c = candidate(r);
+	const struct rec_candidate *c;
 	mono_ns now = ingress_now(in);
 
+	while (!(r->conn = r->stale ? NULL : upstream_take(r->to, &conn_ops, r, now)) &&
+	       upstream_full(r->to)) {
+		ingress_count(in, COUNTER_worker_connections_full, 1);
+		if (!seek(r, r->candidate + 1, r->to)) {
+			request_fail(r, 503, "worker_connections",
+				     "Too many connections to the workers are open; try again.", 1);
+			return;
+		}
+		r->stale = false;
+	}
+	c = candidate(r);
 	r->attempts++;
 	if (r->slot->phase == PHASE_NONE || r->slot->row != c->row ||
 	    r->slot->row_gen != c->row_gen)
@@ -259,12 +285,11 @@ go(struct request *r)
 	if (!r->limit.f)
 		deadline_init(&r->limit, in->io, on_limit, r);
 	deadline_set(&r->limit, 0);
-	r->conn = r->stale ? NULL : upstream_take(r->to, &conn_ops, r, now);
 	if (r->conn)
 		send_request(r);
 	else
 		upstream_try(&r->attempt, r->to, now + ingress_settings(in)->timeouts.connect_ns,
-			     on_connected, r);
+			     &conn_ops, on_tried, r);
 }
 
 static void
@@ -280,7 +305,7 @@ on_sent(void *user, int result)
 	r->head = NULL;
 	if (c->root < r->decision->answer.n_roots)
 		notes_routed(&r->in->notes, c->row, c->row_gen,
-			     &r->decision->answer.roots[c->root]);
+			     &r->decision->answer.roots[c->root], ingress_now(r->in));
 	if (r->response.ended)
 		response_finish(r);
 }
@@ -293,9 +318,53 @@ watch_begin(struct request *r, const struct http1_response *head)
 	struct response *a = &r->response;
 
 	a->sse = http1_media_type_is(&head->head, "text/event-stream");
-	if (http1_is_encoded(&head->head) || a->status >= 400)
+	a->encoded = http1_is_encoded(&head->head);
+	/* encoded, or without memory: unread, not undelivered */
+	if (!a->encoded && a->status < 400)
+		a->watch = relay_watch_new(a->sse, openai_route_api(r->route));
+	if (!a->watch && a->status < 400 && r->route == OPENAI_RESPONSES)
+		ingress_count(r->in, COUNTER_pins_lost, 1);
+}
+
+/* An answer about a stored response speaks of that one only, whatever id it says. */
+static bool
+may_pin(const struct request *r, struct slice id)
+{
+	const char *head = arena_at(&r->in->arena, r->in->live[r->slot_id].region, r->head_len);
+	struct http1_request rq;
+	const char *why;
+
+	if (r->route == OPENAI_RESPONSES)
+		return true;
+	return http1_parse_request(head, r->head_len, NULL, &rq, &why) > 0 &&
+	       slice_eq(openai_route_id(rq.path), id);
+}
+
+/* The worker keeps a response under this id: whoever asks for it is to come here.  Noted before the
+ * client can know it. */
+static void
+pin(struct request *r, struct slice id)
+{
+	struct ingress *in = r->in;
+
+	if (!may_pin(r, id))
 		return;
-	a->watch = relay_watch_new(a->sse); /* without memory: unread, not undelivered */
+	if (r->slot->method == HTTP1_DELETE) {
+		pins_drop(&in->pins, id.p, id.len);
+		return;
+	}
+	ingress_count(in, COUNTER_pins, 1);
+	switch (pins_put(&in->pins, id.p, id.len, r->slot->row, r->slot->row_gen,
+			 ingress_now(in))) {
+	case PINS_PUT:
+		break;
+	case PINS_EVICTED:
+		ingress_count(in, COUNTER_pins_evicted, 1);
+		break;
+	case PINS_LOST:
+		ingress_count(in, COUNTER_pins_lost, 1);
+		break;
+	}
 }
 
 static bool
@@ -321,6 +390,10 @@ emit(struct request *r, const struct slice *piece, unsigned n)
 		if (a->watch)
 			relay_watch_feed(a->watch, piece[i].p, piece[i].len);
 	}
+	struct slice id;
+
+	if (a->watch && relay_watch_id(a->watch, &id))
+		pin(r, id);
 	if (a->out == RESPONSE_CHUNKED) {
 		memcpy(to + at, "\r\n", 2);
 		at += 2;
@@ -345,11 +418,15 @@ response_broken(struct request *r, const char *code, const char *message)
 	enum client_finish how = a->out == RESPONSE_CLOSE ? CLIENT_RESET : CLIENT_CUT;
 
 	snprintf(r->error, sizeof r->error, "%s", code);
-	if (a->sse && a->out == RESPONSE_CHUNKED) {
-		struct openai_error error = {.status = 502, .code = code, .message = message};
-		char json[512], event[600];
-		ssize_t n = openai_write_error(json, sizeof json, &error);
-		bool between = !a->watch || sse_watch_at_boundary(&a->watch->sse);
+	/* In what the worker encoded, a plain word of ours would be garbage. */
+	if (a->sse && !a->encoded && a->out == RESPONSE_CHUNKED) {
+		struct openai_error error = {.api = openai_route_api(r->route), .status = 502,
+					     .code = code, .message = message};
+		char event[640] = "\n\n"; /* ends an event that was cut */
+		size_t before = !a->watch || sse_watch_at_boundary(&a->watch->sse) ? 0 : 2;
+		ssize_t n = openai_write_error_event(event + before, sizeof event - before,
+						     &error,
+						     a->watch ? a->watch->sse.events : 0);
 		struct slice piece = {event, 0};
 
 		if (a->watch)
@@ -357,13 +434,25 @@ response_broken(struct request *r, const char *code, const char *message)
 		relay_watch_free(a->watch); /* our own words are not to be read as the engine's */
 		a->watch = NULL;
 		if (n > 0) {
-			piece.len = (size_t)snprintf(event, sizeof event, "%sdata: %.*s\n\n",
-						     between ? "" : "\n\n", (int)n, json);
+			piece.len = before + (size_t)n;
 			emit(r, &piece, 1);
 		}
 	}
 	request_end(r, a->status ? a->status : 502, false);
 	client_end(c, how);
+}
+
+void
+relay_cut(struct request *r, const char *code, const char *text)
+{
+	if (r->over)
+		return;
+	if (r->response.ended)
+		response_finish(r);
+	else if (r->response.relayed)
+		response_broken(r, code, text);
+	else
+		request_fail(r, 503, code, text, 1);
 }
 
 /* The answer is whole, and so is what we sent (or it never will be). */
@@ -372,9 +461,9 @@ response_finish(struct request *r)
 {
 	struct response *a = &r->response;
 	struct client *c = r->client;
-	bool keep = client_may_keep(c) && a->out != RESPONSE_CLOSE;
+	/* As the head said: the next request may be on its way, although we drain meanwhile. */
+	bool keep = a->keeps_client && client_may_ask(c);
 
-	ledger_result(&r->in->ledger, r->slot->row, r->slot->row_gen, true);
 	if (r->sent && a->keep_alive && r->conn) {
 		struct upstream_conn *conn = r->conn;
 
@@ -395,6 +484,8 @@ response_done(struct request *r)
 		client_write(r->client, "0\r\n\r\n", 5);
 	if (a->watch) {
 		relay_watch_end(a->watch);
+		if (a->watch->kept && a->watch->kept->id_len == 0)
+			ingress_count(r->in, COUNTER_pins_lost, 1);
 		if (a->watch->failed)
 			snprintf(r->error, sizeof r->error, "engine_error");
 	}
@@ -438,7 +529,7 @@ response_body(struct request *r, const char *p, size_t n)
 		}
 	} while (event == HTTP1_BODY_DATA);
 	if (event < 0) {
-		upstream_failed(r);
+		upstream_failed(r, CELL_BROKE);
 		response_broken(r, "upstream_bad_body", "The worker's answer was malformed.");
 	} else if (event == HTTP1_BODY_END) {
 		if (n > 0)
@@ -447,10 +538,22 @@ response_body(struct request *r, const char *p, size_t n)
 	}
 }
 
-static bool
-retryable(const struct request *r, unsigned status)
+/* Does this head say that the worker is about to end?  503: it cannot serve.  A good answer that
+ * closes a connection, where they were kept so far: it is being shut down.  One that goes on so is
+ * just made so, and it is not held against it again.  An answer that ends by closing says
+ * nothing. */
+static void
+look_for_end(struct request *r, const struct http1_response *head)
 {
-	return (status == 429 || status == 503) && r->attempts < 2;
+	if (head->status == 503) {
+		turned(r, CELL_UNAVAILABLE);
+	} else if (head->head.keep_alive) {
+		r->to->keeps = true;
+	} else if (r->to->keeps && head->status < 400 &&
+		   head->head.framing != HTTP1_BODY_CLOSE) {
+		r->to->keeps = false;
+		turned(r, CELL_CLOSING);
+	}
 }
 
 static void
@@ -477,6 +580,7 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 	char worker[ROW_NAME_MAX + 8];
 	struct relay_to_client to = {
 		.request_id = r->slot->request_id,
+		.client_id = request_client_id(r),
 		.attempts = r->attempts,
 		.model = d->model,
 		.alias = d->alias,
@@ -505,7 +609,7 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 		to.framing = RESPONSE_LENGTH;
 		to.content_length = 0;
 	}
-	to.keep_alive = a->out != RESPONSE_CLOSE && client_may_keep(c);
+	to.keep_alive = a->keeps_client = a->out != RESPONSE_CLOSE && client_may_keep(c);
 	room = client_room(c, cap);
 	if (!room)
 		return false;
@@ -513,6 +617,8 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 	if (len < 0)
 		return false;
 	client_commit(c, (size_t)len);
+	if (a->out == RESPONSE_CLOSE)
+		client_end_is_close(c);
 	ingress_count(r->in, COUNTER_bytes_out, (uint64_t)len);
 	a->relayed = true;
 	uint64_t word = atomic_load_explicit(&r->slot->word, memory_order_relaxed);
@@ -530,7 +636,8 @@ response_head(struct request *r, const struct http1_response *head, size_t head_
 	struct response *a = &r->response;
 
 	a->status = (uint16_t)head->status;
-	if (retryable(r, head->status) && retry_elsewhere(r))
+	look_for_end(r, head);
+	if ((head->status == 429 || head->status == 503) && retry_elsewhere(r))
 		return false;
 	a->keep_alive = head->head.keep_alive;
 	a->keep_alive_s = head->keep_alive_s;
@@ -560,7 +667,7 @@ response_bytes(struct request *r, const char *p, size_t n)
 		ssize_t used = http1_parse_response(p, n, false, &a->scan, &head, &why);
 
 		if (used < 0) {
-			upstream_failed(r);
+			upstream_failed(r, CELL_BROKE);
 			log_warn("worker's answer is not HTTP row=%u: %s", r->slot->row, why);
 			request_fail(r, 502, "upstream_bad_head",
 				     "The worker's answer was malformed.", 0);
@@ -596,26 +703,28 @@ response_bytes(struct request *r, const char *p, size_t n)
 		response_body(r, p, n);
 }
 
-/* The connection ended (n 0) or broke. */
+/* The connection ended, or broke. */
 static void
-response_eof(struct request *r)
+response_eof(struct request *r, bool broke)
 {
 	struct response *a = &r->response;
 	struct ingress *in = r->in;
 
 	if (a->relayed) {
-		/* Without a length, an event stream is whole only with its last word. */
-		if (http1_body_eof(&a->body) && (!a->sse || !a->watch || a->watch->done)) {
+		/* Without a length, only an orderly end is one, and an event stream's only with its
+		 * last word. */
+		if (!broke && http1_body_eof(&a->body) &&
+		    (!a->sse || !a->watch || a->watch->done)) {
 			a->keep_alive = false;
 			response_done(r);
 			return;
 		}
-		upstream_failed(r);
+		upstream_failed(r, CELL_BROKE);
 		response_broken(r, "upstream_cut",
 				"The worker's connection broke in the middle of the answer.");
 		return;
 	}
-	if (r->conn->reused && !a->any && r->attempts < 2 &&
+	if (r->conn->reused && !a->any && !r->stale &&
 	    ingress_now(in) - r->sent_ns < REQUEST_STALE_NS) {
 		ingress_count(in, COUNTER_upstream_stale, 1);
 		r->stale = true;
@@ -627,7 +736,7 @@ response_eof(struct request *r)
 			ask_again(r);
 		return;
 	}
-	upstream_failed(r);
+	upstream_failed(r, CELL_BROKE);
 	request_fail(r, 502, "upstream_failed",
 		     "The worker closed the connection without an answer.", 0);
 }
@@ -646,7 +755,7 @@ on_bytes(void *user, const void *bytes, ssize_t n)
 		return;
 	}
 	if (n <= 0) {
-		response_eof(r);
+		response_eof(r, n < 0);
 		return;
 	}
 	a->any = true;
@@ -675,7 +784,7 @@ on_bytes(void *user, const void *bytes, ssize_t n)
 			deadline_set(&r->limit,
 				     ingress_now(in) +
 					     ingress_settings(in)->timeouts.inter_chunk_ns);
-		client_flush(c);
+		client_flush_soon(c);
 		if (!r->over && r->conn &&
 		    client_queued(c) >= ingress_settings(in)->limits.stream_buffer_bytes) {
 			upstream_pause(r->conn);

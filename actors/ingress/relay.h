@@ -9,18 +9,23 @@
 #pragma once
 #include "actors/ingress/request.h"
 
+bool relay_is_credential(struct slice name);
+	/* Of a client, in a field of this name: for no process but ingress. */
+
 struct relay_to_worker {
 	const char *authority;          /* Host */
 	uint64_t request_id;
 	unsigned attempt;               /* from 1: an id is never seen twice by a worker */
 	uint16_t rank;                  /* 65535: no rank header */
 	uint64_t body_len;
+	struct slice api_key;           /* ours for this worker; empty: none */
 };
 ssize_t relay_write_request(char *buf, size_t cap, const struct http1_request *from,
 			    const struct relay_to_worker *to);
 
 struct relay_to_client {
 	uint64_t request_id;
+	struct slice client_id;                 /* the client's X-Request-Id; absent: ours */
 	unsigned attempts;
 	struct slice worker, model, alias;      /* absent: not said */
 	enum response_framing framing;

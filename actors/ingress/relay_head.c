@@ -6,12 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/secrets.h"
+
 static bool
 name_begins(struct slice name, const char *lower)
 {
 	size_t n = strlen(lower);
 
 	return name.len >= n && http1_name_eq((struct slice){name.p, n}, lower);
+}
+
+static bool
+is_one_of(struct slice name, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (http1_name_eq(name, names[i]))
+			return true;
+	return false;
+}
+
+bool
+relay_is_credential(struct slice name)
+{
+	static const char *const names[] = {
+		"authorization",
+		"proxy-authorization",
+		"cookie",
+		"x-api-key",
+		"api-key",
+		"x-goog-api-key",
+		"ocp-apim-subscription-key",
+		"x-auth-token",
+		"x-access-token",
+		"x-amz-security-token",
+	};
+
+	return is_one_of(name, names, sizeof names / sizeof *names);
 }
 
 /* What a client sends and no worker should see: credentials, and words that are ours to say. */
@@ -23,23 +53,19 @@ kept_from_worker(struct slice name)
 		"content-length",
 		"expect",
 		"accept-encoding",
-		"authorization",
-		"cookie",
-		"x-api-key",
-		"api-key",
 		"x-request-id",
 		"x-data-parallel-rank",
 		"forwarded",
 		"x-forwarded-for",
 		"x-forwarded-host",
+		"x-forwarded-port",
 		"x-forwarded-proto",
 		"x-real-ip",
 	};
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (http1_name_eq(name, names[i]))
-			return true;
-	return name_begins(name, "x-pointsman-");
+	return relay_is_credential(name) ||
+	       is_one_of(name, names, sizeof names / sizeof *names) ||
+	       name_begins(name, "x-pointsman-");
 }
 
 ssize_t
@@ -65,6 +91,15 @@ relay_write_request(char *buf, size_t cap, const struct http1_request *from,
 			       "identity"); /* usage is read on the way back */
 	snprintf(id, sizeof id, "%016llx-%u", (unsigned long long)to->request_id, to->attempt);
 	http1_write_header_str(&w, "x-request-id", id);
+	if (to->api_key.len > 0) {
+		char bearer[8 + SECRETS_API_KEY];
+		int n = snprintf(bearer, sizeof bearer, "Bearer %.*s", (int)to->api_key.len,
+				 to->api_key.p);
+
+		http1_write_header(&w, SLICE_LIT("authorization"),
+				   (struct slice){bearer, (size_t)n});
+		explicit_bzero(bearer, sizeof bearer);
+	}
 	if (to->rank != 65535)
 		http1_write_header_u64(&w, "x-data-parallel-rank", to->rank);
 	http1_write_header_u64(&w, "content-length", to->body_len);
@@ -85,11 +120,16 @@ relay_write_response(char *buf, size_t cap, const struct http1_response *from,
 
 		if (!http1_is_hop_by_hop(&from->head, h->name) &&
 		    !http1_name_eq(h->name, "content-length") &&
+		    !http1_name_eq(h->name, "x-request-id") &&
 		    !name_begins(h->name, "x-pointsman-"))
 			http1_write_header(&w, h->name, h->value);
 	}
 	snprintf(id, sizeof id, "%016llx", (unsigned long long)to->request_id);
 	http1_write_header_str(&w, "x-pointsman-request-id", id);
+	if (to->client_id.p)
+		http1_write_header(&w, SLICE_LIT("x-request-id"), to->client_id);
+	else
+		http1_write_header_str(&w, "x-request-id", id);
 	http1_write_header_u64(&w, "x-pointsman-attempts", to->attempts);
 	if (to->worker.len)
 		http1_write_header(&w, SLICE_LIT("x-pointsman-worker"), to->worker);

@@ -1,5 +1,4 @@
-/* actors/ingress/reply.c -- answers that the router gives by itself: errors and the list of models.
- */
+/* actors/ingress/reply.c -- answers that the router gives by itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +6,6 @@
 #include "actors/ingress/client.h"
 
 #define ERROR_MAX 2048u /* bytes of an error body */
-#define MODEL_MAX 320u  /* bytes of one model in the list, besides its name */
 
 static bool
 write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
@@ -28,6 +26,10 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 		snprintf(id, sizeof id, "%016llx", (unsigned long long)r->request_id);
 		http1_write_header_str(&w, "x-pointsman-request-id", id);
 	}
+	if (r->client_id.p)
+		http1_write_header(&w, SLICE_LIT("x-request-id"), r->client_id);
+	else if (r->request_id)
+		http1_write_header_str(&w, "x-request-id", id);
 	if (r->attempts)
 		http1_write_header_u64(&w, "x-pointsman-attempts", r->attempts);
 	if (!keep)
@@ -41,8 +43,8 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 void
 client_reply_error(struct client *c, const struct reply *r, bool close)
 {
-	struct openai_error error = {
-		.status = r->status, .code = r->code, .param = r->param, .message = r->message};
+	struct openai_error error = {.api = c->api, .status = r->status, .code = r->code,
+				     .param = r->param, .message = r->message};
 	char body[ERROR_MAX];
 	ssize_t n = openai_write_error(body, sizeof body, &error);
 	bool keep = !close && client_may_keep(c);
@@ -57,66 +59,16 @@ client_reply_error(struct client *c, const struct reply *r, bool close)
 	client_end(c, keep ? CLIENT_KEEP : CLIENT_CLOSE);
 }
 
-static size_t
-write_model(char *to, size_t cap, const struct manifest_model *m, uint64_t created)
-{
-	char name[6 * MANIFEST_MODEL_MAX + 1];
-	ssize_t n = json_escape(slice_str(m->name), name, sizeof name);
-
-	return (size_t)snprintf(to, cap,
-				"{\"id\":\"%.*s\",\"object\":\"model\",\"created\":%llu,"
-				"\"owned_by\":\"pointsman\"}",
-				n > 0 ? (int)n : 0, name, (unsigned long long)created);
-}
-
 void
-client_reply_models(struct client *c, struct slice path)
+client_reply_json(struct client *c, struct slice body, struct slice client_id)
 {
-	static const char prefix[] = "/v1/models/";
-	const struct manifest *m = c->in->manifest;
-	struct reply ok = {.status = 200};
-	uint64_t created = c->in->born / 1000000000;
+	struct reply ok = {.status = 200, .client_id = client_id};
 	bool keep = client_may_keep(c);
-	size_t cap, len = 0;
-	char *body;
 
-	if (path.len >= sizeof prefix - 1 && memcmp(path.p, prefix, sizeof prefix - 1) == 0) {
-		const struct manifest_model *one = manifest_find_model(
-			m, path.p + sizeof prefix - 1, path.len - (sizeof prefix - 1));
-		char text[6 * MANIFEST_MODEL_MAX + MODEL_MAX];
-
-		if (!one) {
-			struct reply none = {.status = 404,
-					     .code = "model_not_found",
-					     .param = "model",
-					     .message = "There is no model of that name."};
-
-			client_reply_error(c, &none, false);
-			return;
-		}
-		len = write_model(text, sizeof text, one, created);
-		write_head(c, &ok, len, keep);
-		if (!c->to_head)
-			client_write(c, text, len);
-		client_end(c, keep ? CLIENT_KEEP : CLIENT_CLOSE);
+	if (c->dead)
 		return;
-	}
-	cap = 64 + m->n_models * (6 * MANIFEST_MODEL_MAX + MODEL_MAX);
-	body = malloc(cap);
-	if (!body) {
-		client_destroy(c);
-		return;
-	}
-	len = (size_t)snprintf(body, cap, "{\"object\":\"list\",\"data\":[");
-	for (uint32_t i = 0; i < m->n_models; i++) {
-		if (i)
-			body[len++] = ',';
-		len += write_model(body + len, cap - len, &m->models[i], created);
-	}
-	len += (size_t)snprintf(body + len, cap - len, "]}");
-	write_head(c, &ok, len, keep);
+	write_head(c, &ok, body.len, keep);
 	if (!c->to_head)
-		client_write(c, body, len);
-	free(body);
+		client_write(c, body.p, body.len);
 	client_end(c, keep ? CLIENT_KEEP : CLIENT_CLOSE);
 }

@@ -8,9 +8,8 @@
 #include <xxhash.h>
 
 #include "actors/common/log.h"
-
-#define POISON_NS 60000000000ull /* a body that killed a policy process twice is refused so long   \
-				  */
+#include "actors/ingress/relay.h"
+#include "actors/ingress/room.h"
 
 /* --- slots and regions -------------------------------------------------------------------- */
 
@@ -23,6 +22,10 @@ slot_free(struct ingress *in, uint32_t id)
 
 	if (live->region)
 		arena_free(&in->arena, live->region, live->region_cap);
+	in->arena_freed = true;
+	live->bucket->slots--;
+	live->bucket->arena_bytes -= live->region_cap;
+	fair_drop(&in->fair, live->bucket);
 	*live = (struct ingress_live){0};
 	atomic_store_explicit(&slot->word, slot_word(slot_generation(word), 0, SLOT_FREE, 0),
 			      memory_order_release);
@@ -32,11 +35,10 @@ slot_free(struct ingress *in, uint32_t id)
 }
 
 static void
-slot_begin(struct request *r)
+slot_begin(struct request *r, const struct peer *peer)
 {
 	struct ingress *in = r->in;
 	struct slot *slot = r->slot;
-	struct client *c = r->client;
 	uint32_t generation =
 		slot_generation(atomic_load_explicit(&slot->word, memory_order_relaxed)) + 1;
 
@@ -47,40 +49,81 @@ slot_begin(struct request *r)
 	memset((char *)slot + sizeof slot->word, 0, sizeof *slot - sizeof slot->word);
 	slot->request_id = (uint64_t)in->actor.birth.incarnation << 40 | ++in->next_request;
 	slot->arrival_ns = ingress_now(in);
-	memcpy(slot->peer_addr, c->peer_addr, sizeof slot->peer_addr);
-	slot->peer_port = c->peer_port;
-	slot->listener = c->listener;
+	memcpy(slot->peer_addr, peer->addr, sizeof slot->peer_addr);
+	slot->peer_port = peer->port;
+	slot->peer_flags = (uint8_t)(peer->flags | (r->client->peer.flags & PEER_TLS));
+	slot->listener = r->client->listener;
 	slot->route = (uint16_t)r->route;
 	slot->row = ROW_NONE;
 	atomic_store_explicit(&slot->word, slot_word(generation, 0, SLOT_READ, 0),
 			      memory_order_release);
 }
 
+static const struct reply no_slot = {
+	.status = 503,
+	.code = "overloaded",
+	.message = "Too many requests are being served; try again.",
+	.retry_after_s = 1,
+};
+static const struct reply over_share = {
+	.status = 429,
+	.code = "client_share",
+	.message = ROOM_SHARE_TEXT,
+	.retry_after_s = 1,
+};
+
+/* Policy processes read the arena: what a client proves itself by is crossed out. */
+static void
+head_to_arena(const struct http1_head *parsed, const char *head, size_t len, char *ret)
+{
+	memcpy(ret, head, len);
+	for (unsigned i = 0; i < parsed->n_headers; i++) {
+		const struct http1_header *h = &parsed->headers[i];
+
+		if (h->value.len > 0 && relay_is_credential(h->name))
+			memset(ret + (h->value.p - head), '*', h->value.len);
+	}
+}
+
 struct request *
 request_open(struct client *c, const struct http1_request *rq, const char *head, size_t head_len,
-	     enum openai_route route, unsigned *ret_status)
+	     enum openai_route route, struct slice client_id, struct reply *ret_why)
 {
 	struct ingress *in = c->in;
+	struct fair_bucket *bucket;
 	struct ingress_live *live;
+	struct peer peer = c->peer;
 	struct request *r;
 	uint32_t id;
 
-	*ret_status = 503;
+	bucket = room_bucket(c, &rq->head, &peer);
+	if (!bucket || !room_slot(in, bucket)) {
+		fair_drop(&in->fair, bucket);
+		*ret_why = over_share;
+		return NULL;
+	}
+	*ret_why = no_slot;
 	if (in->n_free == 0)
+		ingress_count(in, COUNTER_slots_full, 1);
+	r = in->n_free > 0 ? calloc(1, sizeof *r) : NULL;
+	if (!r) {
+		fair_drop(&in->fair, bucket);
 		return NULL;
-	r = calloc(1, sizeof *r);
-	if (!r)
-		return NULL;
+	}
 	id = in->free_slot[in->n_free - 1];
 	live = &in->live[id];
 	live->region = arena_alloc(&in->arena, head_len, &live->region_cap);
 	if (live->region == 0) {
 		ingress_count(in, COUNTER_arena_full, 1);
+		fair_drop(&in->fair, bucket);
 		free(r);
 		return NULL;
 	}
 	in->n_free--;
 	live->request = r;
+	live->bucket = bucket;
+	bucket->slots++;
+	bucket->arena_bytes += live->region_cap;
 	*r = (struct request){
 		.in = in,
 		.client = c,
@@ -92,14 +135,27 @@ request_open(struct client *c, const struct http1_request *rq, const char *head,
 				   OPENAI_TOKENS_UNKNOWN},
 	};
 	r->charge.slot = r->slot;
-	slot_begin(r);
+	if (client_id.p) {
+		r->id_off = (uint32_t)(client_id.p - head);
+		r->id_len = (uint32_t)client_id.len;
+	}
+	slot_begin(r, &peer);
 	r->slot->method = (uint8_t)rq->method;
-	memcpy(arena_at(&in->arena, live->region, head_len), head, head_len);
+	head_to_arena(&rq->head, head, head_len, arena_at(&in->arena, live->region, head_len));
 	ingress_count(in, COUNTER_requests, 1);
 	count_set(&in->actor.process, COUNTER_slots_used, in->slots.capacity - in->n_free);
 	if (in->retry_milli < INGRESS_RETRY_BURST)
 		in->retry_milli += INGRESS_RETRY_SHARE;
 	return r;
+}
+
+struct slice
+request_client_id(const struct request *r)
+{
+	const char *head = arena_at(&r->in->arena, r->in->live[r->slot_id].region, r->head_len);
+
+	return r->id_len > 0 && head ? (struct slice){head + r->id_off, r->id_len}
+				     : (struct slice){NULL, 0};
 }
 
 /* The region grows by copy, as bytes come: what a client announces is not believed. */
@@ -112,16 +168,21 @@ grow(struct request *r, size_t want)
 
 	if (want <= live->region_cap)
 		return 0;
+	if (want > 1u << ARENA_MAX_SHIFT)
+		return -413;            /* no wait would help */
+	if (!room_bytes(r->in, live, want))
+		return -429;
 	bigger = arena_alloc(&r->in->arena, want, &cap);
-	if (bigger == 0) {
-		ingress_count(r->in, COUNTER_arena_full, 1);
-		return -503;
-	}
+	if (bigger == 0)
+		return -EAGAIN;
 	memcpy(arena_at(&r->in->arena, bigger, used), arena_at(&r->in->arena, live->region, used),
 	       used);
 	arena_free(&r->in->arena, live->region, live->region_cap);
+	r->in->arena_freed = true;
+	live->bucket->arena_bytes += cap - live->region_cap;
 	live->region = bigger;
 	live->region_cap = cap;
+	count_set(&r->in->actor.process, COUNTER_arena_used, r->in->arena.used);
 	return 0;
 }
 
@@ -144,34 +205,15 @@ request_body(struct request *r, struct slice data)
 	return 0;
 }
 
-static bool
-poisoned(const struct request *r)
-{
-	const struct poison *ring = r->in->column.head->poison;
-	mono_ns now = ingress_now(r->in);
-
-	for (unsigned i = 0; i < POISON_RING; i++)
-		if (atomic_load_explicit(&ring[i].body_hash, memory_order_acquire) ==
-			    r->slot->body_hash &&
-		    atomic_load_explicit(&ring[i].until_ns, memory_order_relaxed) > now)
-			return true;
-	return false;
-}
-
 static void
 poison(struct request *r)
 {
-	struct poison *ring = r->in->column.head->poison, *to = &ring[0];
-
-	for (unsigned i = 1; i < POISON_RING; i++)
-		if (atomic_load_explicit(&ring[i].until_ns, memory_order_relaxed) <
-		    atomic_load_explicit(&to->until_ns, memory_order_relaxed))
-			to = &ring[i];
-	atomic_store_explicit(&to->until_ns, ingress_now(r->in) + POISON_NS, memory_order_relaxed);
-	atomic_store_explicit(&to->body_hash, r->slot->body_hash, memory_order_release);
+	poisons_add(&r->in->poisons, r->slot->body_hash, ingress_now(r->in));
+	ingress_count(r->in, COUNTER_requests_poisoned, 1);
 	log_error("a request was unanswered in %u deaths of policy processes: refused for 60 s "
 		  "request=%016llx body_hash=%016llx",
-		  ASK_DEATHS_MAX, (unsigned long long)r->slot->request_id,
+		  slot_deaths(atomic_load_explicit(&r->slot->word, memory_order_relaxed)),
+		  (unsigned long long)r->slot->request_id,
 		  (unsigned long long)r->slot->body_hash);
 }
 
@@ -185,14 +227,23 @@ request_ready(struct request *r)
 	slot->head_len = (uint32_t)r->head_len;
 	slot->body_off = live->region + r->head_len;
 	slot->body_len = (uint32_t)r->body_len;
-	slot->body_hash =
-		XXH3_64bits(arena_at(&r->in->arena, slot->body_off, r->body_len), r->body_len);
+	/* What has no body is told apart by its head. */
+	slot->body_hash = r->body_len > 0
+		? XXH3_64bits(arena_at(&r->in->arena, slot->body_off, r->body_len), r->body_len)
+		: XXH3_64bits(arena_at(&r->in->arena, slot->head_off, r->head_len), r->head_len);
 	count_set(&r->in->actor.process, COUNTER_arena_used, r->in->arena.used);
-	if (poisoned(r)) {
+	if (poisons_has(&r->in->poisons, slot->body_hash, ingress_now(r->in))) {
+		ingress_count(r->in, COUNTER_requests_poisoned, 1);
 		request_fail(
 			r, 500, "policy_crash",
 			"This request made the policy process fail before and is refused for now.",
 			0);
+		return;
+	}
+	if (ask_full(&r->in->ask)) {
+		ingress_count(r->in, COUNTER_questions_full, 1);
+		request_fail(r, 503, "questions_full",
+			     "Too many requests wait for a decision; try again.", 1);
 		return;
 	}
 	ask_put(&r->in->ask, r->slot_id, ingress_now(r->in));
@@ -223,19 +274,22 @@ write_outcome(struct request *r, unsigned status, bool cancelled)
 		.policy_inc = slot->policy_inc,
 		.ask = slot_ask(word),
 	};
+	/* Without streaming the first byte is the last one: it says nothing of prefill.  Nor does
+	 * that of an answer which was kept. */
+	bool computed = r->route != OPENAI_RESPONSE && r->route != OPENAI_RESPONSE_CANCEL;
 	struct journal_outcome o = {
 		.row = slot->row,
 		.status = (uint16_t)status,
 		.attempts = (uint8_t)r->attempts,
 		.cancelled = cancelled,
 		.row_gen = slot->row_gen,
-		/* Without streaming the first byte is the last one: it says nothing of prefill. */
-		.ttft_us = a->sse ? micros(slot->dispatched_ns, slot->first_byte_ns) : UINT32_MAX,
+		.ttft_us = a->sse && computed ? micros(slot->dispatched_ns, slot->first_byte_ns)
+					      : UINT32_MAX,
 		.e2e_us = a->ended ? micros(slot->dispatched_ns, slot->last_byte_ns) : UINT32_MAX,
 		.queue_us = micros(slot->arrival_ns, slot->dispatched_ns),
-		.prompt = a->usage.prompt_tokens,
-		.cached = a->usage.cached_tokens,
-		.completion = a->usage.completion_tokens,
+		.prompt = computed ? a->usage.prompt_tokens : OPENAI_TOKENS_UNKNOWN,
+		.cached = computed ? a->usage.cached_tokens : OPENAI_TOKENS_UNKNOWN,
+		.completion = computed ? a->usage.completion_tokens : OPENAI_TOKENS_UNKNOWN,
 		.bytes_out = a->bytes,
 		.our_prompt = slot->prompt,
 		.predicted_us = UINT32_MAX,
@@ -251,7 +305,19 @@ write_outcome(struct request *r, unsigned status, bool cancelled)
 		o.predicted_us = c->ttft;
 	}
 	memcpy(o.error, r->error, sizeof o.error);
-	journal_append(&r->in->actor.process.journal, &head, &o, sizeof o, NULL, 0);
+	struct {
+		struct journal_client client;
+		char id[JOURNAL_CLIENT_ID_MAX];
+	} more = {.client = {.port = slot->peer_port, .flags = slot->peer_flags}};
+	struct slice id = request_client_id(r);
+
+	memcpy(more.client.addr, slot->peer_addr, sizeof more.client.addr);
+	if (id.len > 0 && id.len <= sizeof more.id) {
+		more.client.id_len = (uint8_t)id.len;
+		memcpy(more.id, id.p, id.len);
+	}
+	journal_append(&r->in->actor.process.journal, &head, &o, sizeof o, &more,
+		       sizeof more.client + more.client.id_len);
 }
 
 /* The engine's count of cached tokens proves that the first blocks of this prompt are there. */
@@ -266,7 +332,7 @@ write_proof(struct request *r)
 	c = &r->decision->answer.candidates[r->candidate];
 	if (c->root < r->decision->answer.n_roots)
 		notes_proof(&r->in->notes, c->row, c->row_gen, &r->decision->answer.roots[c->root],
-			    cached);
+			    cached, ingress_now(r->in));
 }
 
 static void
@@ -315,6 +381,29 @@ request_end(struct request *r, unsigned status, bool cancelled)
 }
 
 void
+requests_cut_removed(struct ingress *in)
+{
+	struct client *next;
+
+	for (struct client *c = in->clients; c; c = next) {
+		const struct request *r = c->request;
+		const struct row *row;
+
+		next = c->next;
+		if (!r || r->over || r->slot->phase == PHASE_NONE ||
+		    r->slot->row >= in->rows.capacity)
+			continue;
+		row = &in->rows.row[r->slot->row];
+		if (atomic_load_explicit(&row->row_gen, memory_order_acquire) ==
+			    r->slot->row_gen &&
+		    atomic_load_explicit(&row->intent, memory_order_acquire) == INTENT_REMOVE)
+			relay_cut(c->request, "worker_removed",
+				  "The worker was taken out of service, and is waited for no "
+				  "longer.");
+	}
+}
+
+void
 requests_bury(struct ingress *in)
 {
 	struct request *next;
@@ -336,6 +425,7 @@ request_fail(struct request *r, unsigned status, const char *code, const char *m
 			      .message = message,
 			      .retry_after_s = retry_after_s,
 			      .request_id = r->slot->request_id,
+			      .client_id = request_client_id(r),
 			      .attempts = r->attempts};
 
 	snprintf(r->error, sizeof r->error, "%s", code ? code : "");

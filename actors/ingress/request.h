@@ -4,11 +4,13 @@
  *            connection. It ends in exactly one call of request_end (request_fail ends in it),
  *            which releases all of them, writes the outcome to the journal and leaves the
  *            region to `ask` until nobody reads it.
- * Retry      At most two attempts upstream; the second only when the first cannot have done
- *            work: connect failure, 429 or 503 before anything was relayed (both on another
- *            worker, within the retry budget), or a pooled connection found closed (same
- *            worker, new connection, outside of it). A ranked list is used only under the
- *            generation that made it; else the question is asked again.
+ * Retry      Only where the attempt before cannot have done work: once on another worker, within
+ *            the retry budget, after a connect failure, 429 or 503 before anything was relayed;
+ *            and once on a new connection to the same worker, outside of it, where a pooled one
+ *            was found closed. A worker that ends shows both: three attempts then. A ranked list
+ *            is used only under the generation that made it; else the question is asked again.
+ * Turned     Who did not let a request in, broke off, said 503 or begins to close its connections
+ *            is avoided from then on by every decision (cell.h enum cell_turn, policy/view.h).
  * Threads    the loop's.
  */
 #pragma once
@@ -30,7 +32,8 @@ struct response {                       /* what has come from the worker, this a
 	enum response_framing out;      /* how the client gets the body */
 	/* any byte came; head went to the client; body is complete */
 	bool any, relayed, ended;
-	bool keep_alive, sse, looked_at, paused, first_byte;
+	bool keeps_client; /* the head promised it another request */
+	bool keep_alive, sse, encoded, looked_at, paused, first_byte;
 	unsigned keep_alive_s;
 	uint16_t status;
 	uint64_t bytes;                 /* of body, to the client */
@@ -47,13 +50,14 @@ struct request {
 	struct slot *slot;
 	enum openai_route route;
 	size_t head_len, body_len;      /* in the region; the body follows the head */
+	uint32_t id_off, id_len;        /* in the head: the client's X-Request-Id; len 0: none */
 	struct decision *decision;
 	unsigned candidate;
 	uint32_t policy_gen;            /* of the decision */
 	struct charge charge;
 	unsigned attempts;
-	/* the second attempt goes to the same worker, on a new connection */
-	bool stale;
+	bool stale;     /* a pooled connection had ended: once more there, on a new one */
+	bool elsewhere; /* a second worker was tried */
 	struct upstream *to;            /* of the candidate */
 	struct upstream_attempt attempt;
 	struct upstream_conn *conn;
@@ -71,10 +75,15 @@ struct decision {
 };
 
 struct request *request_open(struct client *c, const struct http1_request *rq, const char *head,
-			     size_t head_len, enum openai_route route, unsigned *ret_status);
-	/* NULL with 503: no slot or no arena. */
+			     size_t head_len, enum openai_route route, struct slice client_id,
+			     struct reply *ret_why);
+	/* client_id lies in the head, or is absent.  NULL: no slot or no arena, or the client's
+	 * address has its share of them; what to say. */
+struct slice request_client_id(const struct request *r);
+	/* Absent: none that is sane.  Good until the request is over. */
 int request_body(struct request *r, struct slice data);
-	/* 0, -413 too large, -503 arena full. */
+	/* 0, -413 too large, -429 more than the address's share of the arena; -EAGAIN: no room, and
+	 * nothing was taken. */
 void request_ready(struct request *r);          /* body complete: ask */
 
 void request_fail(struct request *r, unsigned status, const char *code, const char *message,
@@ -82,6 +91,8 @@ void request_fail(struct request *r, unsigned status, const char *code, const ch
 	/* Nothing was relayed: the client gets an error.  Ends the request. */
 void request_client_gone(struct request *r);
 void request_end(struct request *r, unsigned status, bool cancelled);
+void requests_cut_removed(struct ingress *in);
+	/* Rows have changed: who was removed had timeouts.drain to end what it had begun. */
 void requests_bury(struct ingress *in);
 
 /* ask_ops of the process; arg is struct ingress */
@@ -90,5 +101,7 @@ extern const struct ask_ops request_ask_ops;
 /* --- relay.c --- */
 void relay_choose(struct request *r, const struct msg_answer *answer);  /* an applied CHOOSE */
 void relay_withdraw(struct request *r);         /* chosen, nothing written: give it back */
+void relay_cut(struct request *r, const char *code, const char *text);
+	/* Its time is over: the client is told why. */
 void relay_stop(struct request *r);             /* drop attempt, connection, timer, buffers */
 void relay_client_drained(struct request *r);   /* the client took bytes */

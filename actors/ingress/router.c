@@ -2,7 +2,6 @@
 #include "actors/ingress/router.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
@@ -13,8 +12,7 @@
 #define ROUTER_SEND_MAX 4096u /* bytes; questions and cancels are under 50 */
 
 int
-router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t index,
-	    uint32_t incarnation)
+router_open(struct router *ret, void *zmq_ctx, const struct birth *birth)
 {
 	int zero = 0, one = 1, high = ROUTER_HIGH;
 	int64_t max = MESSAGE_MAX;
@@ -22,7 +20,8 @@ router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t ind
 	char endpoint[160];
 	int r;
 
-	*ret = (struct router){.fd = -1};
+	*ret = (struct router){.fd = -1, .maybe = true};
+	memcpy(ret->key, birth->key, sizeof ret->key);
 	ret->buf = malloc(ROUTER_SEND_MAX);
 	ret->sock = zmq_socket(zmq_ctx, ZMQ_ROUTER);
 	if (!ret->buf || !ret->sock) {
@@ -35,7 +34,8 @@ router_open(struct router *ret, void *zmq_ctx, const char *run_dir, uint32_t ind
 	zmq_setsockopt(ret->sock, ZMQ_SNDHWM, &high, sizeof high);
 	zmq_setsockopt(ret->sock, ZMQ_RCVHWM, &high, sizeof high);
 	zmq_setsockopt(ret->sock, ZMQ_MAXMSGSIZE, &max, sizeof max);
-	pm_policy_endpoint(endpoint, sizeof endpoint, run_dir, index, incarnation);
+	pm_policy_endpoint(endpoint, sizeof endpoint, birth->run_dir, birth->index,
+			   birth->incarnation);
 	if (zmq_bind(ret->sock, endpoint) < 0 ||
 	    zmq_getsockopt(ret->sock, ZMQ_FD, &ret->fd, &len) < 0) {
 		r = -errno;
@@ -60,18 +60,26 @@ int
 router_send(struct router *r, uint32_t gen, uint32_t inc, enum msg_id id, const void *msg)
 {
 	ssize_t len = msg_pack(id, msg, r->buf, ROUTER_SEND_MAX);
-	char name[40];
-	int n;
 
 	if (len < 0)
 		return (int)len;
-	n = snprintf(name, sizeof name, "pol.%u.%u", gen, inc);
+	if (r->said.inc != inc || r->said.gen != gen) {
+		r->said = (struct router_name){.gen = gen, .inc = inc};
+		r->said.len = policy_name(r->said.text, gen, inc, token_of(r->key, gen, inc));
+	}
+	r->maybe = true;
 	/* MANDATORY tells on the first frame; then nothing of the rest must be sent. */
-	if (zmq_send(r->sock, name, (size_t)n, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+	if (zmq_send(r->sock, r->said.text, (size_t)r->said.len, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
 		return -errno;
 	if (zmq_send(r->sock, r->buf, (size_t)len, ZMQ_DONTWAIT) < 0)
 		return -errno;
 	return 0;
+}
+
+void
+router_woken(struct router *r)
+{
+	r->maybe = true;
 }
 
 bool
@@ -80,21 +88,27 @@ router_readable(struct router *r)
 	int events = 0;
 	size_t len = sizeof events;
 
-	return zmq_getsockopt(r->sock, ZMQ_EVENTS, &events, &len) == 0 && (events & ZMQ_POLLIN);
+	r->maybe = r->maybe && zmq_getsockopt(r->sock, ZMQ_EVENTS, &events, &len) == 0 &&
+		   (events & ZMQ_POLLIN);
+	return r->maybe;
 }
 
+/* Is it who it says?  Then it is r->heard. */
 static bool
-parse_name(const char *p, size_t n, uint32_t *ret_gen, uint32_t *ret_inc)
+knows(struct router *r, const void *name, size_t len)
 {
-	char name[40];
-	int used = 0;
+	struct router_name is = {.len = (int)len};
+	uint64_t token;
 
-	if (n >= sizeof name)
+	if (r->heard.inc != 0 && (size_t)r->heard.len == len &&
+	    memcmp(r->heard.text, name, len) == 0)
+		return true;
+	if (!policy_name_read(name, len, &is.gen, &is.inc, &token) ||
+	    token != token_of(r->key, is.gen, is.inc))
 		return false;
-	memcpy(name, p, n);
-	name[n] = '\0';
-	return sscanf(name, "pol.%10u.%10u%n", ret_gen, ret_inc, &used) == 2 && (size_t)used == n &&
-	       *ret_inc != 0;
+	memcpy(is.text, name, len);
+	r->heard = is;
+	return true;
 }
 
 bool
@@ -106,16 +120,18 @@ router_next(struct router *r, struct router_message *ret)
 		zmq_msg_init(&ret->frame);
 		if (zmq_msg_recv(&ret->frame, r->sock, ZMQ_DONTWAIT) < 0) {
 			zmq_msg_close(&ret->frame);
+			r->maybe = false;
 			return false; /* later parts of a message are there when its first is */
 		}
 		if (first)
-			named = parse_name(zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame),
-					   &ret->policy_gen, &ret->policy_inc);
+			named = knows(r, zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame));
 		if (!zmq_msg_more(&ret->frame))
 			break; /* the last part is the message */
 		zmq_msg_close(&ret->frame);
 	}
 	ret->error = -EBADMSG;
+	ret->policy_gen = named ? r->heard.gen : 0;
+	ret->policy_inc = named ? r->heard.inc : 0;
 	if (named)
 		ret->error =
 			msg_unpack(zmq_msg_data(&ret->frame), zmq_msg_size(&ret->frame), &ret->msg);

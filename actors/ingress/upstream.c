@@ -12,6 +12,8 @@
 #include "actors/common/log.h"
 
 #define RESOLVE_POLL_NS 5000000ull /* an attempt looks for its address so often */
+#define RESOLVE_PAUSE_NS 1000000000ull /* after a failure, a name is asked for again */
+#define RACE_PACE_NS 250000000ull  /* RFC 8305, 8: "Connection Attempt Delay" */
 
 struct upstream_lookup {
 	struct gaicb cb;
@@ -26,7 +28,7 @@ upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
 {
 	*ret = (struct upstreams){
 		.io = io, .rows = rows, .process = process, .keep_alive_ns = 4000000000ull,
-		.conns_keep = UINT32_MAX};
+		.per_worker_max = UINT32_MAX, .conns_keep = UINT32_MAX, .epoch = 1};
 	ret->row = calloc(rows->capacity, sizeof *ret->row);
 	return ret->row ? 0 : -ENOMEM;
 }
@@ -36,12 +38,14 @@ upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
 static bool
 parse_url(struct upstream *to)
 {
-	static const char scheme[] = "http://";
 	const char *p = to->url, *end, *colon;
 	size_t host_len;
 
-	if (strncmp(p, scheme, sizeof scheme - 1) == 0)
-		p += sizeof scheme - 1;
+	to->https = strncmp(p, "https://", 8) == 0;
+	if (to->https)
+		p += 8;
+	else if (strncmp(p, "http://", 7) == 0)
+		p += 7;
 	else if (strstr(p, "://"))
 		return false;
 	end = p + strcspn(p, "/?#");
@@ -61,23 +65,77 @@ parse_url(struct upstream *to)
 	if (host_len == 0 || host_len >= sizeof to->host)
 		return false;
 	snprintf(to->host, sizeof to->host, "%.*s", (int)host_len, p);
-	snprintf(to->port, sizeof to->port, "%.*s", colon ? (int)(end - colon - 1) : 2,
-		 colon ? colon + 1 : "80");
+	snprintf(to->port, sizeof to->port, "%.*s", colon ? (int)(end - colon - 1) : 3,
+		 colon ? colon + 1 : to->https ? "443" : "80");
 	return true;
+}
+
+static bool
+is_in(const struct upstream *to, const struct upstream_addr *addr)
+{
+	for (unsigned i = 0; i < to->n_addrs; i++)
+		if (to->addr[i].len == addr->len &&
+		    memcmp(&to->addr[i].addr, &addr->addr, addr->len) == 0)
+			return true;
+	return false;
+}
+
+/* Of those of one family (or not of it), the one after n others; NULL: there is none. */
+static const struct addrinfo *
+nth(const struct addrinfo *list, int family, bool of_it, unsigned n)
+{
+	for (; list; list = list->ai_next)
+		if ((list->ai_family == family) == of_it &&
+		    list->ai_addrlen <= sizeof(struct sockaddr_storage) && n-- == 0)
+			return list;
+	return NULL;
+}
+
+/* Does the connection still lead where the name says? */
+static bool
+leads_there(const struct upstream_conn *c)
+{
+	struct upstream_addr at = {.len = sizeof at.addr};
+
+	if (c->addr_epoch == c->to->addr_epoch || c->to->n_addrs == 0)
+		return true;
+	return getpeername(c->wire.fd, (struct sockaddr *)&at.addr, &at.len) == 0 &&
+	       is_in(c->to, &at);
 }
 
 static void
 take_addresses(struct upstream *to, const struct addrinfo *list)
 {
-	to->n_addrs = 0;
-	for (; list && to->n_addrs < UPSTREAM_ADDRS; list = list->ai_next) {
-		struct upstream_addr *a = &to->addr[to->n_addrs];
+	struct upstream was = {.n_addrs = to->n_addrs};
+	const struct addrinfo *one;
+	int family = list ? list->ai_family : AF_UNSPEC;
+	unsigned n[2] = {0};            /* taken of the first's family, of the others */
+	struct upstream_conn *next;
 
-		if (list->ai_addrlen > sizeof a->addr)
-			continue;
-		memcpy(&a->addr, list->ai_addr, list->ai_addrlen);
-		a->len = list->ai_addrlen;
-		to->n_addrs++;
+	memcpy(was.addr, to->addr, sizeof was.addr);
+	memset(to->addr, 0, sizeof to->addr);
+	to->n_addrs = 0;
+	for (unsigned turn = 0; to->n_addrs < UPSTREAM_ADDRS; turn ^= 1) {
+		one = nth(list, family, turn == 0, n[turn]);
+		if (!one) {
+			turn ^= 1;
+			one = nth(list, family, turn == 0, n[turn]);
+		}
+		if (!one)
+			break;
+		n[turn]++;
+		memcpy(&to->addr[to->n_addrs].addr, one->ai_addr, one->ai_addrlen);
+		to->addr[to->n_addrs++].len = one->ai_addrlen;
+	}
+	for (unsigned i = 0; i < was.n_addrs; i++)
+		if (!is_in(to, &was.addr[i])) {
+			to->addr_epoch++;
+			break;
+		}
+	for (struct upstream_conn *c = to->idle; c; c = next) {
+		next = c->next;
+		if (!leads_there(c))
+			upstream_drop(c);
 	}
 }
 
@@ -143,18 +201,23 @@ first_addresses(struct upstream *to)
 }
 
 static struct upstream *
-find_url(struct upstreams *u, const char *url)
+find_url(struct upstreams *u, const char *url, const char *set)
 {
 	struct upstream *to;
 
 	for (to = u->list; to; to = to->next)
-		if (strcmp(to->url, url) == 0)
+		if (strcmp(to->url, url) == 0) {
+			snprintf(to->set_name, sizeof to->set_name, "%s", set);
+			to->set_epoch = 0;
 			return to;
+		}
 	to = calloc(1, sizeof *to);
 	if (!to)
 		return NULL;
 	to->all = u;
+	to->wanted = true;
 	snprintf(to->url, sizeof to->url, "%s", url);
+	snprintf(to->set_name, sizeof to->set_name, "%s", set);
 	to->bad = !parse_url(to);
 	if (to->bad)
 		log_error("worker's url not understood, it gets no requests url=%s", to->url);
@@ -178,12 +241,12 @@ upstream_of_row(struct upstreams *u, uint16_t row)
 		return NULL;
 	r = &u->row[row];
 	if (r->row_gen != gen || !r->to) {
-		char url[ROW_URL_MAX];
+		struct row_text text;
 
-		memcpy(url, u->rows->text[row].url, sizeof url);
-		url[sizeof url - 1] = '\0';
+		if (!rows_text_read(u->rows, row, gen, &text))
+			return NULL;            /* being made: told when it is done */
 		r->row_gen = gen;
-		r->to = find_url(u, url);
+		r->to = find_url(u, text.url, text.set);
 	}
 	return r->to && !r->to->bad ? r->to : NULL;
 }
@@ -191,12 +254,47 @@ upstream_of_row(struct upstreams *u, uint16_t row)
 void
 upstreams_rows_changed(struct upstreams *u)
 {
-	uint32_t n = atomic_load_explicit(&u->rows->head->count, memory_order_acquire);
+	uint32_t n = rows_count(u->rows);
+	struct upstream *to;
 
-	for (uint32_t row = 0; row < n && row < u->rows->capacity; row++)
-		if (atomic_load_explicit(&u->rows->row[row].intent, memory_order_acquire) ==
+	for (to = u->list; to; to = to->next)
+		to->wanted = false;
+	for (uint32_t row = 0; row < n; row++) {
+		if (atomic_load_explicit(&u->rows->row[row].intent, memory_order_acquire) !=
 		    INTENT_SERVE)
-			upstream_of_row(u, (uint16_t)row);
+			continue;
+		to = upstream_of_row(u, (uint16_t)row);
+		if (to)
+			to->wanted = true;
+	}
+	for (to = u->list; to; to = to->next) {
+		if (to->wanted)
+			to->unwanted_ns = 0;
+		else if (!to->unwanted_ns)
+			to->unwanted_ns = io_now(u->io);
+		while (!to->wanted && to->idle)
+			upstream_drop(to->idle);
+	}
+}
+
+/* Workers that are found come and go at ever new addresses. */
+static void
+forget_unwanted(struct upstreams *u, mono_ns now)
+{
+	for (struct upstream **at = &u->list; *at;) {
+		struct upstream *to = *at;
+
+		if (!to->unwanted_ns || now < to->unwanted_ns + UPSTREAM_FORGET_NS || to->n_open ||
+		    to->lookup) {
+			at = &to->next;
+			continue;
+		}
+		for (uint32_t row = 0; row < u->rows->capacity; row++)
+			if (u->row[row].to == to)
+				u->row[row] = (struct upstream_row){0};
+		*at = to->next;
+		free(to);
+	}
 }
 
 /* --- connections ------------------------------------------------------------------------- */
@@ -214,26 +312,30 @@ unlink_idle(struct upstream_conn *c)
 	c->to->n_idle--;
 }
 
+/* Closed; freed between turns, for it may be in a callback. */
+static void
+conn_bury(struct upstream_conn *c)
+{
+	c->dead = true;
+	c->user = NULL;
+	c->attempt = NULL;
+	wire_close(&c->wire);
+	c->next = c->to->all->graveyard;
+	c->to->all->graveyard = c;
+}
+
 void
 upstream_drop(struct upstream_conn *c)
 {
-	struct io *io = c->to->all->io;
-
 	if (c->dead)
 		return;
-	if (!c->user)
+	if (!c->user) {
 		unlink_idle(c);
-	c->dead = true;
-	c->user = NULL;
+		wire_bye(&c->wire);
+	}
+	c->to->n_open--;
 	c->to->all->n_conns--;
-	if (c->send)
-		io_cancel(io, c->send);
-	if (c->recv)
-		io_cancel(io, c->recv);
-	io_close_fd(io, c->fd);
-	c->send = c->recv = NULL;
-	c->next = c->to->all->graveyard;
-	c->to->all->graveyard = c;
+	conn_bury(c);
 }
 
 static void
@@ -241,8 +343,6 @@ on_recv(void *arg, const void *buf, ssize_t n)
 {
 	struct upstream_conn *c = arg;
 
-	if (n <= 0)
-		c->recv = NULL;
 	if (!c->user)
 		upstream_drop(c); /* idle: closed, or bytes that nobody asked for */
 	else
@@ -254,27 +354,28 @@ on_sent(void *arg, int result)
 {
 	struct upstream_conn *c = arg;
 
-	c->send = NULL;
 	if (c->user)
 		c->ops->on_sent(c->user, result);
 }
 
-struct upstream_conn *
-upstream_adopt(struct upstream *to, int fd, const struct upstream_ops *ops, void *user)
+static void attempt_opened(void *arg, int result, const char *why);
+
+static const struct wire_ops wire_ops = {
+	.received = on_recv, .sent = on_sent, .opened = attempt_opened};
+
+/* Takes fd.  NULL: no memory. */
+static struct upstream_conn *
+conn_new(struct upstream *to, int fd)
 {
 	struct upstream_conn *c = calloc(1, sizeof *c);
 
-	if (c) {
-		*c = (struct upstream_conn){.to = to, .fd = fd, .user = user, .ops = ops};
-		c->recv = io_recv(to->all->io, fd, on_recv, c);
-	}
-	if (!c || !c->recv) {
+	if (!c) {
 		io_close_fd(to->all->io, fd);
-		free(c);
 		return NULL;
 	}
-	to->all->n_conns++;
-	count_add(to->all->process, COUNTER_upstream_connects, 1);
+	*c = (struct upstream_conn){
+		.to = to, .addr_epoch = to->addr_epoch, .epoch = to->all->epoch};
+	wire_open(&c->wire, to->all->io, fd, &wire_ops, c);
 	return c;
 }
 
@@ -283,8 +384,12 @@ upstream_take(struct upstream *to, const struct upstream_ops *ops, void *user, m
 {
 	struct upstream_conn *c = to->idle;
 
-	if (!c || c->idle_until_ns <= now)
+	if (!c)
 		return NULL;
+	if (c->idle_until_ns <= now) {  /* the newest: so are all, and they make room */
+		upstream_drop(c);
+		return NULL;
+	}
 	unlink_idle(c);
 	c->user = user;
 	c->ops = ops;
@@ -296,23 +401,19 @@ upstream_take(struct upstream *to, const struct upstream_ops *ops, void *user, m
 int
 upstream_send(struct upstream_conn *c, const struct iovec *iov, unsigned n)
 {
-	c->send = io_send(c->to->all->io, c->fd, iov, n, on_sent, c);
-	return c->send ? 0 : -ENOMEM;
+	return wire_send(&c->wire, iov, n);
 }
 
 void
 upstream_pause(struct upstream_conn *c)
 {
-	if (c->recv)
-		io_cancel(c->to->all->io, c->recv);
-	c->recv = NULL;
+	wire_pause(&c->wire);
 }
 
 void
 upstream_resume(struct upstream_conn *c)
 {
-	if (!c->recv)
-		c->recv = io_recv(c->to->all->io, c->fd, on_recv, c);
+	wire_receive(&c->wire);
 }
 
 void
@@ -324,8 +425,10 @@ upstream_give_back(struct upstream_conn *c, unsigned keep_alive_s, mono_ns now)
 	if (keep_alive_s > 0 && (keep_alive_s - 1) * 1000000000ull < idle_ns)
 		idle_ns = (keep_alive_s - 1) * 1000000000ull;
 	upstream_resume(c);
-	if (c->send || !c->recv || idle_ns == 0 || to->n_idle >= UPSTREAM_IDLE_MAX ||
-	    to->all->n_conns > to->all->conns_keep) {
+	if (wire_sends(&c->wire) || !wire_receives(&c->wire) || idle_ns == 0 || !to->wanted ||
+	    !leads_there(c) || to->n_idle >= UPSTREAM_IDLE_MAX ||
+	    to->all->n_conns > to->all->conns_keep ||
+	    (to->https && c->epoch != to->all->epoch)) {
 		upstream_drop(c);
 		return;
 	}
@@ -339,37 +442,179 @@ upstream_give_back(struct upstream_conn *c, unsigned keep_alive_s, mono_ns now)
 	to->n_idle++;
 }
 
+/* --- credentials ------------------------------------------------------------------------- */
+
+void
+upstreams_credentials(struct upstreams *u, const struct credentials *c)
+{
+	u->credentials = c;
+	u->epoch++;
+	for (struct upstream *to = u->list; to; to = to->next)
+		while (to->https && to->idle)
+			upstream_drop(to->idle);
+}
+
+static uint32_t
+set_of(struct upstream *to)
+{
+	struct upstreams *all = to->all;
+
+	if (to->set_epoch != all->epoch) {
+		to->set = credentials_set(all->credentials, to->set_name);
+		to->set_epoch = all->epoch;
+	}
+	return to->set;
+}
+
+struct slice
+upstream_api_key(struct upstream *to)
+{
+	uint32_t set = set_of(to);
+
+	return set == CREDENTIALS_NO_SET ? (struct slice){NULL, 0}
+					 : to->all->credentials->set[set].api_key;
+}
+
 /* --- attempts ---------------------------------------------------------------------------- */
 
 static void attempt_step(struct upstream_attempt *a);
 
+/* No address is tried any more: one has won, or all is over. */
 static void
-attempt_end(struct upstream_attempt *a, int result)
+race_stop(struct upstream_attempt *a, struct io *io)
 {
-	void (*f)(void *, int) = a->f;
-	void *arg = a->arg;
+	if (a->timer)
+		io_cancel(io, a->timer);
+	a->timer = NULL;
+	for (unsigned i = 0; i < UPSTREAM_ADDRS; i++) {
+		if (a->race[i].op)
+			io_cancel(io, a->race[i].op);   /* a connection that was made is closed */
+		a->race[i].op = NULL;
+	}
+	a->n_trying = 0;
+}
 
+static void
+attempt_stop(struct upstream_attempt *a, struct io *io)
+{
+	race_stop(a, io);
+	if (a->conn)
+		conn_bury(a->conn);
+	if (a->to)
+		a->to->n_open--;
 	*a = (struct upstream_attempt){0};
-	f(arg, result);
+}
+
+/* With a connection it is the user's from here on. */
+static void
+attempt_end(struct upstream_attempt *a, struct upstream_conn *c, int result, const char *why)
+{
+	const struct upstream_ops *ops = a->ops;
+	upstream_tried_f *f = a->f;
+	void *user = a->user;
+
+	attempt_stop(a, a->to->all->io);
+	if (c) {
+		c->attempt = NULL;
+		c->user = user;
+		c->ops = ops;
+		c->to->n_open++;
+		c->to->all->n_conns++;
+		count_add(c->to->all->process, COUNTER_upstream_connects, 1);
+	}
+	f(user, c, result, why);
+}
+
+/* The name is looked up anew, but not as often as requests come. */
+static void
+lookup_again(struct upstream *to, mono_ns now)
+{
+	if (to->named && (to->resolved_ns == 0 || now - to->resolved_ns >= RESOLVE_PAUSE_NS))
+		lookup_start(to, now);
+}
+
+/* The wire's `opened`.  A failure is the worker's, not the address's: no other one is tried. */
+static void
+attempt_opened(void *arg, int result, const char *why)
+{
+	struct upstream_conn *c = arg;
+	struct upstream_attempt *a = c->attempt;
+	char copy[TLS_WHY_MAX] = "";
+
+	if (result < 0) {
+		count_add(a->to->all->process, COUNTER_upstream_tls_failed, 1);
+		snprintf(copy, sizeof copy, "%s", why);
+		attempt_end(a, NULL, -EPROTO, copy);
+		return;
+	}
+	a->conn = NULL;
+	attempt_end(a, c, 0, NULL);
+}
+
+static void
+attempt_late(void *arg, int result)
+{
+	struct upstream_attempt *a = arg;
+
+	(void)result;
+	a->timer = NULL;
+	attempt_opened(a->conn, -ETIMEDOUT, "the handshake took too long");
+}
+
+/* An address has answered. */
+static void
+attempt_won(struct upstream_attempt *a, int fd)
+{
+	struct upstreams *all = a->to->all;
+	struct upstream_conn *c;
+	int r;
+
+	race_stop(a, all->io);
+	c = conn_new(a->to, fd);
+	r = !c || wire_receive(&c->wire) < 0 ? -ENOMEM : 0;
+	if (r == 0 && a->to->https) {
+		r = wire_connect_tls(&c->wire, all->credentials ? all->credentials->tls : NULL,
+				     set_of(a->to), a->to->host);
+		a->timer = io_timer(all->io, a->deadline_ns, attempt_late, a);
+		if (r == 0 && !a->timer)
+			r = -ENOMEM;
+	}
+	if (r < 0) {
+		if (c)
+			conn_bury(c);
+		attempt_end(a, NULL, r, NULL);
+	} else if (a->to->https) {
+		c->attempt = a;
+		a->conn = c;
+	} else {
+		attempt_end(a, c, 0, NULL);
+	}
 }
 
 static void
 attempt_connected(void *arg, int result)
 {
-	struct upstream_attempt *a = arg;
+	struct upstream_race *race = arg;
+	struct upstream_attempt *a = race->of;
+	struct io *io = a->to->all->io;
 
-	a->op = NULL;
+	race->op = NULL;
+	a->n_trying--;
 	if (result >= 0) {
-		attempt_end(a, result);
+		attempt_won(a, result);
 		return;
 	}
-	if (a->next_addr < a->to->n_addrs && io_now(a->to->all->io) < a->deadline_ns) {
+	a->error = result;
+	if (a->next_addr < a->to->n_addrs && a->next_addr < UPSTREAM_ADDRS &&
+	    io_now(io) < a->deadline_ns) {
+		if (a->timer)
+			io_cancel(io, a->timer);
+		a->timer = NULL;
 		attempt_step(a);
-		return;
+	} else if (a->n_trying == 0) {
+		lookup_again(a->to, io_now(io));
+		attempt_end(a, NULL, a->error, NULL);
 	}
-	if (a->to->named)
-		lookup_start(a->to, io_now(a->to->all->io));
-	attempt_end(a, result);
 }
 
 static void
@@ -378,47 +623,72 @@ attempt_again(void *arg, int result)
 	struct upstream_attempt *a = arg;
 
 	(void)result;
-	a->op = NULL;
+	a->timer = NULL;
 	lookup_poll(a->to);
 	if (a->to->n_addrs == 0 && (!a->to->lookup || io_now(a->to->all->io) >= a->deadline_ns)) {
-		attempt_end(a, a->to->lookup ? -ETIMEDOUT : -EHOSTUNREACH);
+		attempt_end(a, NULL, a->to->lookup ? -ETIMEDOUT : -EHOSTUNREACH, NULL);
 		return;
 	}
 	attempt_step(a);
+	if (a->n_trying == 0 && !a->timer)
+		attempt_end(a, NULL, a->error < 0 ? a->error : -EHOSTUNREACH, NULL);
 }
 
+/* Tries one address more; the earlier ones go on. */
 static void
 attempt_step(struct upstream_attempt *a)
 {
 	struct io *io = a->to->all->io;
+	mono_ns now = io_now(io);
 
 	if (a->to->n_addrs == 0) {
-		if (!a->to->lookup && a->to->named)
-			lookup_start(a->to, io_now(io));
-		a->op = io_timer(io, io_now(io) + RESOLVE_POLL_NS, attempt_again, a);
+		lookup_again(a->to, now);
+		a->timer = io_timer(io, now + RESOLVE_POLL_NS, attempt_again, a);
 		return;
 	}
-	const struct upstream_addr *to = &a->to->addr[a->next_addr++ % a->to->n_addrs];
-	a->op = io_connect(io, (const struct sockaddr *)(const void *)&to->addr, to->len,
-			   a->deadline_ns, attempt_connected, a);
-	if (!a->op) /* no memory: a later turn tries again, until the deadline */
-		a->op = io_timer(io, io_now(io) + RESOLVE_POLL_NS, attempt_again, a);
+	if (a->next_addr >= a->to->n_addrs || a->next_addr >= UPSTREAM_ADDRS)
+		return;                 /* the name has fewer now */
+	if (a->pace_ns == 0)
+		a->pace_ns = now < a->deadline_ns
+				     ? (a->deadline_ns - now) / (a->to->n_addrs + 1) + 1 : 1;
+	if (a->pace_ns > RACE_PACE_NS)
+		a->pace_ns = RACE_PACE_NS;
+	const struct upstream_addr *to = &a->to->addr[a->next_addr];
+	struct upstream_race *race = &a->race[a->next_addr];
+
+	race->of = a;
+	race->op = io_connect(io, (const struct sockaddr *)(const void *)&to->addr, to->len,
+			      a->deadline_ns, attempt_connected, race);
+	if (!race->op) { /* no memory: a later turn tries again, until the deadline */
+		a->timer = io_timer(io, now + RESOLVE_POLL_NS, attempt_again, a);
+		return;
+	}
+	a->n_trying++;
+	a->next_addr++;
+	if (a->next_addr < a->to->n_addrs && a->next_addr < UPSTREAM_ADDRS)
+		a->timer = io_timer(io, now + a->pace_ns, attempt_again, a);
+}
+
+bool
+upstream_full(const struct upstream *to)
+{
+	return to->n_open >= to->all->per_worker_max;
 }
 
 void
 upstream_try(struct upstream_attempt *a, struct upstream *to, mono_ns deadline_ns,
-	     void (*f)(void *arg, int fd_or_error), void *arg)
+	     const struct upstream_ops *ops, upstream_tried_f *f, void *user)
 {
-	*a = (struct upstream_attempt){.to = to, .deadline_ns = deadline_ns, .f = f, .arg = arg};
+	*a = (struct upstream_attempt){
+		.to = to, .deadline_ns = deadline_ns, .ops = ops, .f = f, .user = user};
+	to->n_open++;
 	attempt_step(a);
 }
 
 void
 upstream_try_cancel(struct upstream_attempt *a, struct io *io)
 {
-	if (a->op)
-		io_cancel(io, a->op);
-	*a = (struct upstream_attempt){0};
+	attempt_stop(a, io);
 }
 
 /* --- time and end ------------------------------------------------------------------------ */
@@ -435,9 +705,11 @@ upstreams_tick(struct upstreams *u, mono_ns now)
 				upstream_drop(c);
 		}
 		lookup_poll(to);
-		if (to->named && !to->lookup && now - to->resolved_ns > UPSTREAM_RESOLVE_NS)
+		if (to->named && to->wanted && !to->lookup &&
+		    now - to->resolved_ns > UPSTREAM_RESOLVE_NS)
 			lookup_start(to, now);
 	}
+	forget_unwanted(u, now);
 }
 
 void
