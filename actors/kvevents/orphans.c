@@ -76,41 +76,45 @@ nodes_free_list(struct orphans *o, uint32_t from)
 int
 orphans_new(struct orphans **ret)
 {
-	struct orphans *o = calloc(1, sizeof *o);
+	*ret = calloc(1, sizeof **ret);
+	return *ret ? 0 : -ENOMEM;
+}
 
-	if (!o)
-		return -ENOMEM;
-	o->cap = NODES_MIN;
-	o->node = calloc(o->cap + 1u, sizeof o->node[0]);
-	o->bucket[BY_HASH] = calloc(o->cap, sizeof o->bucket[0][0]);
-	o->bucket[BY_PARENT] = calloc(o->cap, sizeof o->bucket[0][0]);
-	if (!o->node || !o->bucket[BY_HASH] || !o->bucket[BY_PARENT]) {
-		orphans_free(&o);
-		return -ENOMEM;
-	}
-	nodes_free_list(o, 1);
-	*ret = o;
-	return 0;
+static void
+arrays_free(struct orphans *o)
+{
+	free(o->node);
+	free(o->bucket[BY_HASH]);
+	free(o->bucket[BY_PARENT]);
+	*o = (struct orphans){0};
 }
 
 void
 orphans_free(struct orphans **ret)
 {
-	struct orphans *o = *ret;
-
-	if (!o)
+	if (!*ret)
 		return;
-	free(o->node);
-	free(o->bucket[BY_HASH]);
-	free(o->bucket[BY_PARENT]);
-	free(o);
+	arrays_free(*ret);
+	free(*ret);
 	*ret = NULL;
+}
+
+static uint32_t
+cap_after(const struct orphans *o)
+{
+	return o->cap ? o->cap * 2 : NODES_MIN;
+}
+
+static size_t
+bytes_of(uint32_t cap)
+{
+	return cap ? (cap + 1u) * sizeof(struct node) + cap * LINKS * sizeof(uint32_t) : 0;
 }
 
 static int
 orphans_grow(struct orphans *o)
 {
-	uint32_t old = o->cap, cap = old * 2;
+	uint32_t old = o->cap, cap = cap_after(o);
 	uint32_t *by_hash = calloc(cap, sizeof by_hash[0]),
 		 *by_parent = calloc(cap, sizeof by_parent[0]);
 	struct node *grown = realloc(o->node, (cap + 1u) * sizeof grown[0]);
@@ -140,7 +144,7 @@ orphans_grow(struct orphans *o)
 static uint32_t
 node_find(const struct orphans *o, uint64_t hash, unsigned tier)
 {
-	uint32_t i = *bucket_of(o, BY_HASH, hash);
+	uint32_t i = o->cap ? *bucket_of(o, BY_HASH, hash) : 0;
 
 	while (i && !(o->node[i].key[BY_HASH] == hash && o->node[i].tier == tier))
 		i = o->node[i].next[BY_HASH];
@@ -150,7 +154,7 @@ node_find(const struct orphans *o, uint64_t hash, unsigned tier)
 static uint32_t
 child_find(const struct orphans *o, uint64_t parent)
 {
-	uint32_t i = *bucket_of(o, BY_PARENT, parent);
+	uint32_t i = o->cap ? *bucket_of(o, BY_PARENT, parent) : 0;
 
 	while (i && o->node[i].key[BY_PARENT] != parent)
 		i = o->node[i].next[BY_PARENT];
@@ -167,11 +171,29 @@ node_drop(struct orphans *o, uint32_t i)
 	o->n--;
 }
 
+/* A ghost is kept for its children's sake: without any it goes, and so may the one above it. */
+static void
+ghosts_drop(struct orphans *o, uint64_t hash)
+{
+	while (!child_find(o, hash)) {
+		uint32_t i = *bucket_of(o, BY_HASH, hash);
+
+		while (i && !(o->node[i].key[BY_HASH] == hash && o->node[i].count == 0))
+			i = o->node[i].next[BY_HASH];
+		if (!i)
+			return;
+		hash = o->node[i].key[BY_PARENT];
+		node_drop(o, i);
+	}
+}
+
 int
-orphans_add(struct orphans *o, uint64_t hash, uint64_t parent, uint64_t local, unsigned tier)
+orphans_add(struct orphans *o, uint64_t hash, uint64_t parent, uint64_t local, unsigned tier,
+	    bool may_grow)
 {
 	uint32_t i = node_find(o, hash, tier);
 	uint32_t count = i ? o->node[i].count + 1 : 1;
+	int gave_way = 0;
 
 	if (i && o->node[i].key[BY_PARENT] == parent && o->node[i].local == local) {
 		o->node[i].count = count;
@@ -181,15 +203,18 @@ orphans_add(struct orphans *o, uint64_t hash, uint64_t parent, uint64_t local, u
 		node_drop(o, i);
 		count = 1;
 	}
-	if (!o->free && o->cap < ORPHANS_MAX) {
+	if (!o->free && o->cap < ORPHANS_MAX && may_grow) {
 		int r = orphans_grow(o);
 
 		if (r < 0)
 			return r;
 	}
 	if (!o->free) {
+		if (o->cap == 0)
+			return -ENOMEM;
 		o->hand = o->hand % o->cap + 1;
 		node_drop(o, o->hand);
+		gave_way = 1;
 	}
 	i = o->free;
 	o->free = o->node[i].next[BY_HASH];
@@ -201,7 +226,7 @@ orphans_add(struct orphans *o, uint64_t hash, uint64_t parent, uint64_t local, u
 	chain_in(o, BY_HASH, i);
 	chain_in(o, BY_PARENT, i);
 	o->n++;
-	return 0;
+	return gave_way;
 }
 
 bool
@@ -211,8 +236,12 @@ orphans_remove(struct orphans *o, uint64_t hash, unsigned tier)
 
 	if (!i || o->node[i].count == 0)
 		return false;
-	if (--o->node[i].count == 0 && !child_find(o, hash))
+	if (--o->node[i].count == 0 && !child_find(o, hash)) {
+		uint64_t parent = o->node[i].key[BY_PARENT];
+
 		node_drop(o, i);
+		ghosts_drop(o, parent);
+	}
 	return true;
 }
 
@@ -225,7 +254,11 @@ orphans_take(struct orphans *o, uint64_t hash, unsigned tier)
 	if (!i)
 		return 0;
 	count = o->node[i].count;
+
+	uint64_t parent = o->node[i].key[BY_PARENT];
+
 	node_drop(o, i);
+	ghosts_drop(o, parent);
 	return count;
 }
 
@@ -247,13 +280,29 @@ orphans_take_child(struct orphans *o, uint64_t parent, struct orphan *ret)
 void
 orphans_clear(struct orphans *o)
 {
+	arrays_free(o);
+}
+
+void
+orphans_clear_tier(struct orphans *o, unsigned tier)
+{
+	for (uint32_t i = 1; i <= o->cap && o->n > 0; i++)
+		if (o->node[i].used && o->node[i].tier == tier)
+			node_drop(o, i);
 	if (o->n == 0)
-		return;
-	memset(o->node, 0, (o->cap + 1u) * sizeof o->node[0]);
-	memset(o->bucket[BY_HASH], 0, o->cap * sizeof o->bucket[0][0]);
-	memset(o->bucket[BY_PARENT], 0, o->cap * sizeof o->bucket[0][0]);
-	o->n = o->free = o->hand = 0;
-	nodes_free_list(o, 1);
+		arrays_free(o);
+}
+
+size_t
+orphans_bytes(const struct orphans *o)
+{
+	return sizeof *o + bytes_of(o->cap);
+}
+
+size_t
+orphans_growth(const struct orphans *o)
+{
+	return o->free || o->cap >= ORPHANS_MAX ? 0 : bytes_of(cap_after(o)) - bytes_of(o->cap);
 }
 
 size_t

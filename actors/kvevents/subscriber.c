@@ -5,16 +5,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "actors/common/decide/manifest.h"
+#include "actors/common/log.h"
+#include "actors/kvevents/topic.h"
 #include "proto/kv_events.h"
 
 #define RECONNECT_MS 20 /* an engine that restarts publishes within a second */
 #define RECONNECT_MAX_MS 1000
+#define WIRE_TOLD 65536u /* bytes read of which intake need not know yet */
+#define TOPIC_TOLD 100u /* bytes of it in the log */
 
 struct subscriber {
 	struct apply *apply; /* borrowed */
+	struct replay *replay; /* borrowed; NULL: none */
+	struct intake *intake; /* borrowed; NULL: none */
+	size_t wire_most, wire; /* bytes read and not told to intake */
 	uint16_t row;
+	char topic[MANIFEST_MODEL_MAX + 1], host[MANIFEST_HOST_MAX + 1];
+	uint64_t refused[SUBSCRIBER_TOPICS]; /* XXH3 of topics that were told */
+	unsigned n_refused;
 	zsock_t *sock; /* owned */
 	void *monitor; /* owned; NULL once it told or nobody waits any more */
 	char endpoint[MANIFEST_ENDPOINT_MAX + 1];
@@ -46,21 +57,22 @@ monitor_close(struct subscriber *s)
 	s->monitor = NULL;
 }
 
-int
-subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const char *endpoint)
+static int
+text_copy(char *to, size_t cap, const char *text)
 {
-	struct subscriber *s = calloc(1, sizeof *s);
+	size_t len = text ? strlen(text) : 0;
 
-	if (!s)
-		return -ENOMEM;
-	s->apply = apply;
-	s->row = row;
-	s->sock = zsock_new(ZMQ_SUB);
-	if (!s->sock || strlen(endpoint) >= sizeof s->endpoint) {
-		subscriber_free(&s);
-		return -ENOMEM;
-	}
-	memcpy(s->endpoint, endpoint, strlen(endpoint) + 1);
+	if (len >= cap)
+		return -EINVAL;
+	if (text)
+		memcpy(to, text, len);
+	to[len] = '\0';
+	return 0;
+}
+
+static void
+options_set(struct subscriber *s)
+{
 	zsock_set_rcvhwm(s->sock, SUBSCRIBER_QUEUE);
 	zsock_set_maxmsgsize(s->sock, (int)KV_PAYLOAD_MAX_BYTES);
 	zsock_set_linger(s->sock, 0);
@@ -71,11 +83,56 @@ subscriber_new(struct subscriber **ret, struct apply *apply, uint16_t row, const
 	zsock_set_tcp_keepalive_intvl(s->sock, 5);
 	zsock_set_tcp_keepalive_cnt(s->sock, 3);
 	zsock_set_ipv6(s->sock, 1);
-	zsock_set_subscribe(s->sock, "");
-	monitor_open(s);
-	if (zmq_connect(zsock_resolve(s->sock), endpoint) < 0) {
-		subscriber_free(&s);
+	zsock_set_subscribe(s->sock, s->topic);
+}
+
+/* A socket with a domain lets nobody in who was not asked about (door.h). */
+static int
+bind_for(struct subscriber *s, const char *endpoint)
+{
+	void *sock = zsock_resolve(s->sock);
+
+	if (s->host[0] == '\0' ||
+	    zmq_setsockopt(sock, ZMQ_ZAP_DOMAIN, s->host, strlen(s->host)) < 0)
 		return -EINVAL;
+	return zmq_bind(sock, endpoint) < 0 ? -errno : 0;
+}
+
+int
+subscriber_new(struct subscriber **ret, const struct subscriber_config *config)
+{
+	const char *endpoint = config->endpoint;
+	bool bound = strncmp(endpoint, MANIFEST_BIND, strlen(MANIFEST_BIND)) == 0;
+	struct subscriber *s = calloc(1, sizeof *s);
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->apply = config->apply;
+	s->replay = config->replay;
+	s->intake = config->intake;
+	s->wire_most = bound ? 0 : WIRE_TOLD; /* bound, the next may be another's */
+	s->row = config->row;
+	r = text_copy(s->endpoint, sizeof s->endpoint, endpoint);
+	if (r == 0)
+		r = text_copy(s->topic, sizeof s->topic, config->topic);
+	if (r == 0)
+		r = text_copy(s->host, sizeof s->host, config->host);
+	s->sock = r == 0 ? zsock_new(ZMQ_SUB) : NULL;
+	if (!s->sock) {
+		subscriber_free(&s);
+		return r < 0 ? r : -ENOMEM;
+	}
+	options_set(s);
+	if (config->to_wait && !bound)
+		monitor_open(s);
+	if (bound)
+		r = bind_for(s, endpoint + strlen(MANIFEST_BIND));
+	else if (zmq_connect(zsock_resolve(s->sock), endpoint) < 0)
+		r = -EINVAL;
+	if (r < 0) {
+		subscriber_free(&s);
+		return r;
 	}
 	*ret = s;
 	return 0;
@@ -125,6 +182,30 @@ subscriber_endpoint(const struct subscriber *s)
 	return s->endpoint;
 }
 
+/* Each topic once: what a hub sends for others comes a thousand times a second. */
+static void
+topic_refused(struct subscriber *s, const char *topic, size_t len)
+{
+	uint64_t hash = XXH3_64bits(topic, len);
+	char text[TOPIC_TOLD + 1];
+	size_t n = len < TOPIC_TOLD ? len : TOPIC_TOLD;
+
+	apply_topic_refused(s->apply, s->row);
+	for (unsigned i = 0; i < s->n_refused; i++)
+		if (s->refused[i] == hash)
+			return;
+	if (s->n_refused == SUBSCRIBER_TOPICS)
+		return;
+	s->refused[s->n_refused++] = hash;
+	for (size_t i = 0; i < n; i++)
+		text[i] = topic[i] >= ' ' && topic[i] <= '~' && topic[i] != '"' ? topic[i] : '?';
+	text[n] = '\0';
+	log_warn("events row=%u endpoint=%s topic=\"%s\" is another's: dropped, as all of that "
+		 "topic%s",
+		 s->row, s->endpoint, text,
+		 s->n_refused == SUBSCRIBER_TOPICS ? "; further topics are only counted" : "");
+}
+
 /* One multipart message; false: none is there.  Frames beyond three are read and dropped. */
 static bool
 receive_one(struct subscriber *s)
@@ -132,6 +213,7 @@ receive_one(struct subscriber *s)
 	void *sock = zsock_resolve(s->sock);
 	zmq_msg_t frame[3], more;
 	unsigned n = 0;
+	size_t wire = 0;
 	uint64_t seq;
 	bool last;
 
@@ -146,15 +228,26 @@ receive_one(struct subscriber *s)
 			return false;
 		}
 		last = !zmq_msg_more(to);
+		wire += intake_wire(zmq_msg_size(to));
 		if (n >= 3)
 			zmq_msg_close(to);
 		n++;
 	} while (!last);
-	if (n == 3 && kv_seq_decode(zmq_msg_data(&frame[1]), zmq_msg_size(&frame[1]), &seq) == 0)
+	s->wire += wire;
+	if (s->wire > s->wire_most) {
+		intake_took(s->intake, &frame[0], s->wire);
+		s->wire = 0;
+	}
+	if (n != 3 || kv_seq_decode(zmq_msg_data(&frame[1]), zmq_msg_size(&frame[1]), &seq) < 0)
+		apply_frames_bad(s->apply, s->row);
+	else if (!topic_is_ours(s->topic, s->host, zmq_msg_data(&frame[0]),
+				zmq_msg_size(&frame[0])))
+		topic_refused(s, zmq_msg_data(&frame[0]), zmq_msg_size(&frame[0]));
+	else if (s->replay && seq != UINT64_MAX)
+		replay_live(s->replay, seq, &frame[2], clock_mono());
+	else
 		apply_message(s->apply, s->row, seq, zmq_msg_data(&frame[2]),
 			      zmq_msg_size(&frame[2]));
-	else
-		apply_frames_bad(s->apply, s->row);
 	for (unsigned i = 0; i < n && i < 3; i++)
 		zmq_msg_close(&frame[i]);
 	return true;
@@ -166,7 +259,7 @@ subscriber_receive(struct subscriber *s)
 	mono_ns until = clock_mono() + SUBSCRIBER_TURN_NS;
 	unsigned n = 0;
 
-	while (n < SUBSCRIBER_BATCH && receive_one(s)) {
+	while (n < SUBSCRIBER_BATCH && !(s->replay && replay_holds(s->replay)) && receive_one(s)) {
 		n++;
 		if (clock_mono() >= until)
 			break;
