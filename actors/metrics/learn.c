@@ -120,6 +120,9 @@ learn_sample_of(const struct journal_outcome *o, struct learn_sample *ret)
 	if (o->status != 200 || o->attempts > 1 || o->ttft_us == UINT32_MAX || prompt == 0 ||
 	    prompt == UINT32_MAX)
 		return false;
+	/* How much of it was computed, nobody knows: it may all have been cached. */
+	if (o->cached == UINT32_MAX && o->our_prompt == 0)
+		return false;
 	if (cached > prompt)
 		cached = prompt;
 	*ret = (struct learn_sample){

@@ -2,10 +2,12 @@
  *
  * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients
  * Hears   /metrics /health  workers      by one zactor (prober.h), every scrape interval
+ *         /v1/models /is_sleeping /is_paused     now and then
  *         outcomes          ingress      read from their journals
  *         verify            policy       our tokens against the engine's
  *         segment gone rows_changed      supervisor
  * Says    engine_start      kvevents     an engine's process start time moved: its cache is empty
+ *         engine_asleep     kvevents     and so it is when the engine sleeps
  *         ready failed bye  supervisor
  * Dies    readings age and coefficients stand still, both shown; decisions go on by the exact
  *         ledger.  The successor goes on from the rows
@@ -35,6 +37,8 @@ struct metrics {
 #define METRICS_MAGIC 0x3e7121c5
 	struct pm_actor *actor;    /* borrowed */
 	struct manifest *manifest; /* owned */
+	uint32_t generation;       /* of manifest */
+	struct secrets trust, next_trust; /* owned; of manifest, of the one that comes next */
 	struct rows rows;          /* owned; lines 1 - 4 ours */
 	struct targets *targets;   /* owned */
 	struct tail *tail;         /* owned */
@@ -52,12 +56,29 @@ static void
 on_engine_start(void *arg, uint16_t row, uint32_t row_gen, wall_ns start)
 {
 	struct metrics *me = arg;
-	struct msg_engine_start m = {.row = row, .row_gen = row_gen, .start = start};
+	struct msg_engine_start m = {.row = row, .row_gen = row_gen, .start = start,
+				     .note = me->actor->birth.note};
 	char frame[64];
 	ssize_t n = msg_pack(MSG_engine_start, &m, frame, sizeof frame);
 
 	log_warn("engine began anew row=%u member=%.63s start=%llu", row, me->rows.text[row].member,
 		 (unsigned long long)start);
+	/* Not taken: kvevents is away, and looks at the reading itself when it is back. */
+	if (n > 0)
+		zmq_send(zsock_resolve(me->kvevents), frame, (size_t)n, ZMQ_DONTWAIT);
+}
+
+static void
+on_engine_asleep(void *arg, uint16_t row, uint32_t row_gen)
+{
+	struct metrics *me = arg;
+	struct msg_engine_asleep m = {.row = row, .row_gen = row_gen,
+				      .note = me->actor->birth.note};
+	char frame[64];
+	ssize_t n = msg_pack(MSG_engine_asleep, &m, frame, sizeof frame);
+
+	log_info("engine sleeps row=%u member=%.63s; its cache is empty", row,
+		 me->rows.text[row].member);
 	/* Not taken: kvevents is away, and looks at the reading itself when it is back. */
 	if (n > 0)
 		zmq_send(zsock_resolve(me->kvevents), frame, (size_t)n, ZMQ_DONTWAIT);
@@ -77,7 +98,7 @@ on_probe(struct pm_actor *actor, void *arg)
 static void
 look_again(struct metrics *me)
 {
-	int r = targets_set(me->targets, me->manifest);
+	int r = targets_set(me->targets, me->manifest, &me->trust);
 
 	if (r < 0)
 		log_error("workers not taken over: %s; the old ones are probed on", strerror(-r));
@@ -148,6 +169,31 @@ add_source(struct metrics *me, uint32_t index, uint32_t incarnation, int fd)
 			  incarnation, strerror(-r));
 }
 
+/* What targets borrow from the old documents goes only when they have the new ones. */
+static void
+follow_config(struct metrics *me, int fd, uint32_t generation)
+{
+	struct manifest *was = me->manifest, *is = NULL;
+	struct secrets old = me->trust;
+
+	if (pm_follow_config(fd, &is) < 0) {
+		secrets_detach(&me->next_trust);
+		return;
+	}
+	me->manifest = is;
+	if (generation == me->generation && me->next_trust.seg.fd < 0) {
+		look_again(me);                 /* other members were found: the same trust */
+		manifest_free(&was);
+		return;
+	}
+	me->generation = generation;
+	me->trust = me->next_trust;
+	me->next_trust = (struct secrets){.seg.fd = -1};
+	look_again(me);
+	manifest_free(&was);
+	secrets_detach(&old);
+}
+
 static void
 metrics_on_message(void *priv, const struct msg *m, int fd)
 {
@@ -158,8 +204,12 @@ metrics_on_message(void *priv, const struct msg *m, int fd)
 		if (fd < 0)
 			break;
 		if (m->u.segment.kind == SEGMENT_CONFIG) {
-			if (pm_follow_config(fd, &me->manifest) == 0)
-				look_again(me);
+			follow_config(me, fd, m->u.segment.generation);
+			fd = -1;
+		} else if (m->u.segment.kind == SEGMENT_PROBES) {
+			secrets_detach(&me->next_trust);
+			if (secrets_attach(&me->next_trust, fd, SEGMENT_PROBES, NULL) < 0)
+				log_error("workers' CAs not readable: their TLS will fail");
 			fd = -1;
 		} else if (m->u.segment.kind == SEGMENT_PROCESS &&
 			   m->u.segment.role == ROLE_INGRESS) {
@@ -199,11 +249,18 @@ open_segments(struct metrics *me)
 	struct birth *b = &me->actor->birth;
 	int r = pm_attach_rows(me->actor, &me->rows, true);
 
+	for (unsigned i = 0; i < b->n_segments; i++)
+		if (b->segment[i].kind == SEGMENT_CONFIG)
+			me->generation = b->segment[i].generation;
 	if (r == 0)
 		r = pm_attach_config(me->actor, &me->manifest);
 	if (r < 0)
 		return r;
-	r = targets_new(&me->targets, &me->rows, &me->actor->process, on_engine_start, me);
+	r = pm_attach_trust(me->actor, SEGMENT_PROBES, &me->trust);
+	if (r < 0)
+		return r;
+	r = targets_new(&me->targets, &me->rows, &me->actor->process,
+			&(struct targets_calls){on_engine_start, on_engine_asleep, me});
 	if (r == 0)
 		r = tail_new(&me->tail, &me->rows, &me->actor->process);
 	if (r == 0)
@@ -257,7 +314,7 @@ metrics_open(struct pm_actor *actor, void **ret)
 		return -ENOMEM;
 	me->magic = METRICS_MAGIC;
 	me->actor = actor;
-	me->rows.seg.fd = -1;
+	me->rows.seg.fd = me->trust.seg.fd = me->next_trust.seg.fd = -1;
 	*ret = me;
 	r = open_segments(me);
 	if (r < 0)
@@ -292,6 +349,8 @@ metrics_close(void **priv)
 	if (me->rows.head)
 		rows_detach(&me->rows);
 	manifest_free(&me->manifest);
+	secrets_detach(&me->trust);
+	secrets_detach(&me->next_trust);
 	free(me);
 }
 

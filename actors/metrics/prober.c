@@ -9,12 +9,21 @@ struct prober {
 };
 
 struct probe *
-probe_new(uint64_t serial)
+probe_new(uint64_t serial, enum probe_kind kind, enum manifest_engine engine)
 {
 	struct probe *p = calloc(1, sizeof *p);
 
-	if (p)
-		p->serial = serial;
+	if (!p)
+		return NULL;
+	p->serial = serial;
+	p->kind = kind;
+	if (kind == PROBE_METRICS) {
+		p->scrape = malloc(sizeof *p->scrape);
+		if (!p->scrape)
+			probe_free(&p);
+		else
+			scrape_begin(p->scrape, engine);
+	}
 	return p;
 }
 
@@ -25,18 +34,10 @@ probe_free(struct probe **ret)
 
 	if (!p)
 		return;
-	for (unsigned i = 0; i < PROBE_KINDS; i++)
-		fetch_clear(&p->call[i].fetch);
+	fetch_clear(&p->fetch);
+	free(p->scrape);
 	free(p);
 	*ret = NULL;
-}
-
-const char *
-probe_result_name(enum probe_result result)
-{
-	static const char *const names[] = {"ok", "slow", "unreachable", "status", "too-large"};
-
-	return names[result];
 }
 
 static enum probe_result
@@ -74,8 +75,7 @@ drop(struct fetch *f)
 {
 	struct probe *probe = f->owner;
 
-	if (--probe->under_way == 0)
-		probe_free(&probe);
+	probe_free(&probe);
 }
 
 void
@@ -96,36 +96,46 @@ prober_socket(struct prober *p)
 	return fetcher_socket(p->fetcher);
 }
 
+/* In the fetcher's thread. */
+static void
+page_bytes(struct fetch *f, const char *bytes, size_t n)
+{
+	struct probe *probe = f->owner;
+
+	scrape_feed(probe->scrape, bytes, n);
+}
+
 void
 prober_send(struct prober *p, struct probe *probe)
 {
-	mono_ns deadline_ns = clock_mono() + PROBER_CALL_MS * 1000000ull;
+	struct fetch *f = &probe->fetch;
+	bool page = probe->kind == PROBE_METRICS;
 
-	probe->under_way = PROBE_KINDS;
-	for (unsigned i = 0; i < PROBE_KINDS; i++) {
-		struct fetch *f = &probe->call[i].fetch;
-
-		f->deadline_ns = deadline_ns;
-		f->connect_ms = PROBER_CONNECT_MS;
-		f->answer_max = i == PROBE_METRICS ? PROBER_PAGE_BYTES : 0;
-		f->owner = probe;
-		fetcher_send(p->fetcher, f);
+	f->deadline_ns = clock_mono() + (page ? PROBER_PAGE_MS : PROBER_CALL_MS) * 1000000ull;
+	f->connect_ms = PROBER_CONNECT_MS;
+	f->answer_max = probe->kind == PROBE_HEALTH ? 0
+			: page			    ? PROBER_PAGE_BYTES
+						    : PROBER_ANSWER_BYTES;
+	if (page) {
+		f->bytes = page_bytes;
+		f->accept = "text/plain;version=0.0.4";
+		f->decode = true;
 	}
+	f->owner = probe;
+	fetcher_send(p->fetcher, f);
 }
 
 struct probe *
 prober_collect(struct prober *p)
 {
-	struct fetch *f;
+	struct fetch *f = fetcher_collect(p->fetcher);
+	struct probe *probe;
 
-	while ((f = fetcher_collect(p->fetcher)) != NULL) {
-		struct probe *probe = f->owner;
-
-		if (--probe->under_way > 0)
-			continue;
-		for (unsigned i = 0; i < PROBE_KINDS; i++)
-			probe->call[i].result = result_of(&probe->call[i].fetch);
-		return probe;
-	}
-	return NULL;
+	if (!f)
+		return NULL;
+	probe = f->owner;
+	probe->result = result_of(f);
+	if (probe->kind == PROBE_METRICS && probe->result == PROBE_OK)
+		scrape_end(probe->scrape, strstr(f->content_type, "openmetrics") != NULL);
+	return probe;
 }

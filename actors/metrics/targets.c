@@ -2,24 +2,44 @@
 #include "actors/metrics/targets.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "actors/common/log.h"
 
+#define MODELS_NS 60000000000ull /* /v1/models is asked so often */
+#define MODELS_AGAIN_NS 10000000000ull /* and after it failed */
+#define STATE_AGAIN_NS 60000000000ull /* a dev-mode route that is not there: so often */
+#define LARGE_AGAIN_NS 30000000000ull /* a page that was too large */
 #define RUN_MOST_NS 100000000ull /* targets_run is asked at least so often */
+#define NEVER UINT64_MAX
+
+struct known {                          /* what outlives a change of the set */
+	mono_ns due[PROBE_KINDS];             /* NEVER: not of this engine */
+	mono_ns sent[PROBE_KINDS];            /* 0: none under way */
+	uint32_t max_model_len;                 /* by /v1/models; 0: not known */
+	struct health health;
+	enum row_why metrics_why;
+	uint16_t page_status, health_status;    /* HTTP, of the newest answers */
+	mono_ns page_ns;                        /* when the newest page came; 0: none yet */
+	mono_ns asked_ns;                       /* a page, for the first time */
+	bool forgotten;                         /* and it is too old to decide by */
+	bool page_asleep, said_asleep, paused;
+	bool told_several;
+};
 
 struct target {
 	uint64_t serial;
+	struct fetch_peer peer;               /* borrowed from the manifest and its trust */
 	char address[MANIFEST_HOST_MAX + 16]; /* host:port */
+	uint16_t metrics_port;
 	char metrics_path[MANIFEST_PATH_MAX + 1], health_path[MANIFEST_PATH_MAX + 1];
 	uint64_t interval_ns;
-	mono_ns due;
-	bool under_way;
-	struct health health;
-	uint32_t pages_missed;
-	bool asleep;
+	enum manifest_engine engine;
+	char model[MANIFEST_MODEL_MAX + 1];     /* as the engine calls it */
+	struct known known;
 	uint16_t *row; /* owned */
 	unsigned n_rows;
 };
@@ -27,41 +47,18 @@ struct target {
 struct targets {
 	struct rows *rows;               /* borrowed */
 	struct process_segment *process; /* borrowed */
-	targets_start_f *on_start;
-	void *arg;
+	struct targets_calls calls;
 	struct target *target; /* owned */
 	unsigned n;
 	uint64_t next_serial;
 	uint32_t *row_gen;    /* owned; by row: whose reading its lines hold */
-	struct scrape scrape; /* scratch */
 };
-
-/* ---- health ---- */
-
-void
-health_note(struct health *h, enum probe_result health, enum probe_result metrics, bool asleep)
-{
-	/* A page that came shows an engine that answers, whatever /health is waiting for. */
-	bool answers = health == PROBE_OK || (health == PROBE_SLOW && metrics == PROBE_OK);
-
-	if (answers) {
-		h->misses = h->slow = 0;
-	} else if (health == PROBE_SLOW) {
-		h->slow++;
-	} else {
-		h->misses++;
-	}
-	if (asleep || h->misses >= TARGET_MISSES_DOWN || h->slow >= TARGET_SLOW_DOWN)
-		h->state = HEALTH_DOWN;
-	else
-		h->state = answers ? HEALTH_UP : HEALTH_SUSPECT;
-}
 
 /* ---- the set ---- */
 
 int
 targets_new(struct targets **ret, struct rows *rows, struct process_segment *process,
-	    targets_start_f *f, void *arg)
+	    const struct targets_calls *calls)
 {
 	struct targets *t = calloc(1, sizeof *t);
 
@@ -69,8 +66,7 @@ targets_new(struct targets **ret, struct rows *rows, struct process_segment *pro
 		return -ENOMEM;
 	t->rows = rows;
 	t->process = process;
-	t->on_start = f;
-	t->arg = arg;
+	t->calls = *calls;
 	t->row_gen = calloc(rows->capacity ? rows->capacity : 1, sizeof t->row_gen[0]);
 	if (!t->row_gen) {
 		free(t);
@@ -102,9 +98,10 @@ targets_free(struct targets **ret)
 static bool
 same_target(const struct target *a, const struct target *b)
 {
-	return strcmp(a->address, b->address) == 0 &&
+	return strcmp(a->address, b->address) == 0 && a->peer.https == b->peer.https &&
 	       strcmp(a->metrics_path, b->metrics_path) == 0 &&
-	       strcmp(a->health_path, b->health_path) == 0;
+	       a->metrics_port == b->metrics_port &&
+	       strcmp(a->health_path, b->health_path) == 0 && a->engine == b->engine;
 }
 
 static struct target *
@@ -118,16 +115,19 @@ target_find(struct target *target, unsigned n, const struct target *like)
 
 static void
 target_fill(struct target *to, const struct manifest *manifest,
-	    const struct manifest_member *member)
+	    const struct manifest_member *member, const struct secrets *trust)
 {
 	const struct manifest_set *set = &manifest->sets[member->set];
 
-	*to = (struct target){.interval_ns = set->scrape_interval_ns};
+	*to = (struct target){.interval_ns = set->scrape_interval_ns, .engine = set->engine,
+			      .peer = fetch_peer(manifest, member, trust)};
 	snprintf(to->address, sizeof to->address,
 		 strchr(member->url.host, ':') ? "[%s]:%u" : "%s:%u", member->url.host,
 		 member->url.port);
 	memcpy(to->metrics_path, set->metrics_path, sizeof to->metrics_path);
+	to->metrics_port = set->metrics_port ? (uint16_t)set->metrics_port : member->url.port;
 	memcpy(to->health_path, set->health_path, sizeof to->health_path);
+	memcpy(to->model, set->model, sizeof to->model);
 }
 
 /* Readings of an earlier owner of this row id are not this one's. */
@@ -145,12 +145,13 @@ row_begin(struct targets *t, uint16_t id)
 	if (t->row_gen[id] != 0 || row_reading_sampled(&reading) < row->since_ns) {
 		reading = (struct row_reading){0};
 		row_reading_write(row, &reading);
+		atomic_store_explicit(&row->up_since_ns, 0, memory_order_relaxed);
 	}
 	t->row_gen[id] = row_gen;
 }
 
 int
-targets_set(struct targets *t, const struct manifest *manifest)
+targets_set(struct targets *t, const struct manifest *manifest, const struct secrets *trust)
 {
 	struct target *fresh = calloc(manifest->n_members ? manifest->n_members : 1, sizeof *fresh);
 	unsigned n = 0;
@@ -164,7 +165,7 @@ targets_set(struct targets *t, const struct manifest *manifest)
 
 		if (row == ROW_NONE)
 			continue;
-		target_fill(at, manifest, member);
+		target_fill(at, manifest, member, trust);
 		same = target_find(fresh, n, at);
 		if (same)
 			at = same;
@@ -186,12 +187,13 @@ targets_set(struct targets *t, const struct manifest *manifest)
 
 		fresh[i].row = shrunk ? shrunk : fresh[i].row;
 		fresh[i].serial = old ? old->serial : ++t->next_serial;
-		fresh[i].due = old ? old->due : 0; /* new: at once, then spread over the interval */
-		if (old) {
-			fresh[i].under_way = old->under_way;
-			fresh[i].health = old->health;
-			fresh[i].pages_missed = old->pages_missed;
-			fresh[i].asleep = old->asleep;
+		if (!old)
+			continue;               /* asked at once, then spread over the interval */
+		fresh[i].known = old->known;
+		if (strcmp(fresh[i].model, old->model) != 0) {
+			fresh[i].known.max_model_len = 0;
+			if (fresh[i].known.sent[PROBE_MODELS] == 0)
+				fresh[i].known.due[PROBE_MODELS] = 0;
 		}
 	}
 	set_free(t->target, t->n);
@@ -203,19 +205,47 @@ targets_set(struct targets *t, const struct manifest *manifest)
 /* ---- probing ---- */
 
 static bool
-probe_start(struct target *target, struct prober *prober)
+asks(const struct target *target, enum probe_kind kind)
 {
-	struct probe *p = probe_new(target->serial);
+	switch (kind) {
+	case PROBE_SLEEPING:
+	case PROBE_PAUSED:              /* routes of its dev mode */
+		return target->engine == MANIFEST_ENGINE_VLLM;
+	default:
+		return true;
+	}
+}
 
-	if (!p)
+static bool
+probe_start(struct target *target, enum probe_kind kind, struct prober *prober, mono_ns now)
+{
+	const char *const path[PROBE_KINDS] = {
+		[PROBE_METRICS] = target->metrics_path, [PROBE_HEALTH] = target->health_path,
+		[PROBE_MODELS] = "/v1/models", [PROBE_SLEEPING] = "/is_sleeping",
+		[PROBE_PAUSED] = "/is_paused",
+	};
+	struct probe *p = probe_new(target->serial, kind, target->engine);
+	struct fetch_peer peer = target->peer;
+
+	if (kind == PROBE_METRICS)
+		peer.port = target->metrics_port;
+	if (!p || fetch_to(&p->fetch, &peer, path[kind]) < 0) {
+		probe_free(&p);
 		return false;
-	snprintf(p->call[PROBE_METRICS].fetch.url, sizeof p->call[0].fetch.url, "http://%s%s",
-		 target->address, target->metrics_path);
-	snprintf(p->call[PROBE_HEALTH].fetch.url, sizeof p->call[0].fetch.url, "http://%s%s",
-		 target->address, target->health_path);
-	target->under_way = true;
+	}
+	target->known.sent[kind] = p->sent_ns = now;
 	prober_send(prober, p);
 	return true;
+}
+
+/* Workers one after another, and a worker's page between two of its other answers: so all go over
+ * one connection. */
+static uint64_t
+turn_ns(const struct target *target, enum probe_kind kind, unsigned i, unsigned n)
+{
+	uint64_t turn = target->interval_ns / n * (i + 1);
+
+	return kind == PROBE_METRICS ? turn + target->interval_ns / 2 : turn;
 }
 
 mono_ns
@@ -225,15 +255,20 @@ targets_run(struct targets *t, struct prober *prober, mono_ns now)
 
 	for (unsigned i = 0; i < t->n; i++) {
 		struct target *target = &t->target[i];
+		struct known *known = &target->known;
 
-		if (target->due <= now && !target->under_way) {
-			probe_start(target, prober);
-			target->due += target->interval_ns;
-			if (target->due <= now) /* late: no burst to catch up */
-				target->due = now + target->interval_ns / t->n * (i + 1);
+		for (enum probe_kind kind = 0; kind < PROBE_KINDS; kind++) {
+			if (known->sent[kind] != 0 || !asks(target, kind))
+				continue;       /* one at a time */
+			if (known->due[kind] <= now) {
+				probe_start(target, kind, prober, now);
+				known->due[kind] += target->interval_ns;
+				if (known->due[kind] <= now) /* late: no burst to catch up */
+					known->due[kind] = now + turn_ns(target, kind, i, t->n);
+			}
+			if (known->sent[kind] == 0 && known->due[kind] < next)
+				next = known->due[kind];
 		}
-		if (!target->under_way && target->due < next)
-			next = target->due;
 	}
 	return next > now ? next : now;
 }
@@ -249,32 +284,86 @@ health_name(enum row_health state)
 }
 
 static void
-log_change(const struct target *target, enum row_health was, const struct probe_call *health)
+log_change(const struct target *target, enum row_health was, const char *words)
 {
-	enum row_health is = target->health.state;
+	const struct health *is = &target->known.health;
 
-	if (was == is)
+	if (was == is->state)
 		return;
-	if (is == HEALTH_UP)
+	if (is->state == HEALTH_UP)
 		log_info("worker %s: %s -> up", target->address, health_name(was));
 	else
-		log_warn("worker %s: %s -> %s; health: %s status=%u misses=%u slow=%u%s",
-			 target->address, health_name(was), health_name(is),
-			 probe_result_name(health->result), health->fetch.status,
-			 target->health.misses, target->health.slow,
-			 target->asleep ? " asleep" : "");
+		log_warn("worker %s: %s -> %s; %s status=%u misses=%u slow=%u%s%s",
+			 target->address, health_name(was), health_name(is->state),
+			 row_why_name(is->why), target->known.health_status, is->misses, is->slow,
+			 words[0] ? ": " : "", words);
 }
+
+static void
+store_since(_Atomic uint64_t *word, bool changed, mono_ns row_since, mono_ns now)
+{
+	mono_ns was = atomic_load_explicit(word, memory_order_relaxed);
+
+	if (changed || was == 0 || was < row_since)
+		atomic_store_explicit(word, now > row_since ? now : row_since,
+				      memory_order_relaxed);
+}
+
+static uint16_t
+good_ds(const struct target *target)
+{
+	uint64_t ds = target->interval_ns * TARGET_FORGET_INTERVALS / 100000000u;
+
+	return ds < UINT16_MAX ? (uint16_t)ds : UINT16_MAX;
+}
+
+/* Why, and since when; what stood there as it is now keeps its time, also over our restart. */
+static void
+row_whys(const struct target *target, struct row *row, enum row_why metrics_why,
+	 struct row_reading *reading, mono_ns now)
+{
+	const struct known *known = &target->known;
+	const struct health *h = &known->health;
+	uint32_t misses = h->misses + h->slow;
+	bool health = h->why != WHY_OK && h->why != WHY_NOT_ASKED;
+
+	store_since(&row->health_since_ns,
+		    reading->health != (uint32_t)h->state || reading->health_why != h->why,
+		    row->since_ns, now);
+	store_since(&row->metrics_since_ns, reading->metrics_why != metrics_why, row->since_ns,
+		    now);
+	reading->health = (uint32_t)h->state;
+	reading->health_why = (uint8_t)h->why;
+	reading->metrics_why = (uint8_t)metrics_why;
+	reading->status = health ? known->health_status : known->page_status;
+	reading->misses = misses < UINT16_MAX ? (uint16_t)misses : UINT16_MAX;
+	reading->good_ds = good_ds(target);
+}
+
+/* When this life of the engine came up: the policy lets it in little by little. */
+static void
+row_up(struct row *row, enum row_health health, bool another_life, mono_ns now)
+{
+	if (another_life || health == HEALTH_DOWN)
+		atomic_store_explicit(&row->up_since_ns, 0, memory_order_relaxed);
+	if (health == HEALTH_UP &&
+	    atomic_load_explicit(&row->up_since_ns, memory_order_relaxed) == 0)
+		atomic_store_explicit(&row->up_since_ns, now, memory_order_relaxed);
+}
+
+#define KNOWN_OF_PAGE (KNOWN_WAITING | KNOWN_RUNNING | KNOWN_KV_USAGE)
 
 /* Values that the page did not say are gone from `known`; their age is the page's. */
 static void
 row_write(struct targets *t, struct target *target, uint16_t id, const struct scrape *page,
-	  mono_ns answered)
+	  mono_ns now)
 {
 	struct row *row = &t->rows->row[id];
 	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
+	enum row_why why = target->known.metrics_why;
 	struct row_reading reading;
 	wall_ns before, after;
-	bool asleep, knew;
+	bool asleep, knew, another;
 
 	if (row_gen != t->row_gen[id])
 		return; /* re-added: targets_set will begin it anew */
@@ -283,60 +372,194 @@ row_write(struct targets *t, struct target *target, uint16_t id, const struct sc
 	before = row_reading_start(&reading);
 	if (page) {
 		scrape_reading(page, row->rank, row->ranks, &reading, &asleep);
-		reading.sampled_lo = (uint32_t)answered;
-		reading.sampled_hi = (uint32_t)(answered >> 32);
-	} else if (target->pages_missed >= TARGET_FORGET) {
-		reading.known &= KNOWN_ENGINE_START | KNOWN_BLOCK_TOKENS; /* what does not age */
+		if (page->several)
+			reading.known |= KNOWN_LARGEST;
+		if (why == WHY_OK && !(reading.known & KNOWN_OF_PAGE))
+			why = WHY_NO_SERIES;    /* of this rank */
+		reading.sampled_lo = (uint32_t)now;
+		reading.sampled_hi = (uint32_t)(now >> 32);
+	} else if (target->known.forgotten) {
+		reading.known &= ~(uint32_t)KNOWN_OF_PAGE;      /* the rest does not age */
+	} else if (reading.metrics_why == WHY_NO_SERIES && why == WHY_OK) {
+		why = WHY_NO_SERIES;
 	}
-	reading.health = (uint32_t)target->health.state;
-	reading.misses = target->health.misses + target->health.slow;
+	if (target->known.max_model_len) {
+		reading.known |= KNOWN_MAX_MODEL_LEN;
+		reading.max_model_len = target->known.max_model_len;
+	}
+	row_whys(target, row, why, &reading, now);
 	row_reading_write(row, &reading);
 	after = row_reading_start(&reading);
-	if (page && knew && (reading.known & KNOWN_ENGINE_START) && after != before)
-		t->on_start(t->arg, id, row_gen, after);
+	another = page && knew && (reading.known & KNOWN_ENGINE_START) && after != before;
+	row_up(row, target->known.health.state, another, now);
+	if (another) {
+		for (enum probe_kind kind = PROBE_MODELS; kind < PROBE_KINDS; kind++)
+			target->known.due[kind] = 0; /* started with other arguments, perhaps */
+		t->calls.start(t->calls.arg, id, row_gen, after);
+	}
 }
 
-/* Is the engine of any of its rows asleep? */
-static bool
-page_asleep(const struct scrape *page)
+static void
+rows_write(struct targets *t, struct target *target, const struct scrape *page, mono_ns now)
 {
-	for (unsigned i = 0; i < page->n; i++)
-		if (page->series[i].asleep)
-			return true;
-	return false;
+	for (unsigned i = 0; i < target->n_rows; i++)
+		row_write(t, target, target->row[i], page, now);
+}
+
+/* Falling asleep empties the engine's cache, which its events may say much later. */
+static void
+sleeps(struct targets *t, struct target *target, bool page, bool said)
+{
+	struct known *known = &target->known;
+	bool was = known->page_asleep || known->said_asleep;
+
+	known->page_asleep = page;
+	known->said_asleep = said;
+	if (was || !(page || said))
+		return;
+	for (unsigned i = 0; i < target->n_rows; i++)
+		t->calls.asleep(t->calls.arg, target->row[i], t->row_gen[target->row[i]]);
+}
+
+/* Old numbers are forgotten, and said to be, once. */
+static void
+page_age(struct target *target, mono_ns now)
+{
+	struct known *known = &target->known;
+	struct row_reading last = {.good_ds = good_ds(target)};
+	mono_ns since;
+
+	if (known->asked_ns == 0)
+		known->asked_ns = now;
+	since = known->page_ns != 0 ? known->page_ns : known->asked_ns;
+	last.sampled_lo = (uint32_t)since;
+	last.sampled_hi = (uint32_t)(since >> 32);
+	if (known->forgotten || row_reading_fresh(&last, now))
+		return;
+	known->forgotten = true;
+	log_warn("metrics of %s: %s status=%u; its load is unknown: %s", target->address,
+		 row_why_name(known->metrics_why), known->page_status,
+		 row_why_text(known->metrics_why));
+}
+
+static enum row_why
+page_why(const struct probe *p)
+{
+	enum row_why why = probe_why(p);
+
+	return why == WHY_OK ? scrape_why(p->scrape) : why;
+}
+
+static void
+metrics_result(struct targets *t, struct target *target, struct probe *p)
+{
+	struct known *known = &target->known;
+	const struct scrape *page = p->scrape;
+
+	known->page_status = (uint16_t)p->fetch.status;
+	known->metrics_why = page_why(p);
+	if (p->result == PROBE_LARGE)
+		known->due[PROBE_METRICS] = p->fetch.ended_ns + LARGE_AGAIN_NS;
+	if (p->result != PROBE_OK || !page->of_engine) {
+		count_add(t->process, COUNTER_scrape_failures, 1);
+		page_age(target, p->fetch.ended_ns);
+		rows_write(t, target, p->result == PROBE_OK && page->samples ? page : NULL,
+			   p->fetch.ended_ns);
+		return;
+	}
+	count_add(t->process, COUNTER_scrapes, 1);
+	count_add(t->process, COUNTER_scrape_duplicates, page->duplicates);
+	count_add(t->process, COUNTER_scrape_lines_bad, page->failed);
+	known->page_ns = p->fetch.ended_ns;
+	known->forgotten = false;
+	if (page->several && !known->told_several) {
+		known->told_several = true;
+		log_warn("metrics of %s: several series of one gauge, as of several API servers; "
+			 "the largest counts", target->address);
+	}
+	sleeps(t, target, scrape_asleep(page), known->said_asleep);
+	rows_write(t, target, page, p->fetch.ended_ns);
+}
+
+/* A page that came since shows an engine that answers, whatever /health is waiting for. */
+static void
+health_result(struct targets *t, struct target *target, struct probe *p)
+{
+	struct known *known = &target->known;
+	enum row_health was = known->health.state;
+	mono_ns now = p->fetch.ended_ns, asked = known->sent[PROBE_METRICS];
+
+	known->health_status = (uint16_t)p->fetch.status;
+	health_note(&known->health,
+		    &(struct health_said){
+			    .why = probe_why(p), .closes = p->fetch.closes,
+			    .page = known->page_ns != 0 &&
+				    known->page_ns + target->interval_ns > p->sent_ns,
+			    .asleep = known->page_asleep || known->said_asleep,
+			    .paused = known->paused,
+		    });
+	log_change(target, was, p->fetch.why);
+	if (asked != 0 && now > asked + PROBER_CALL_MS * 1000000ull)
+		known->metrics_why = WHY_SLOW;  /* and is waited for */
+	if (known->metrics_why != WHY_OK)
+		page_age(target, now);
+	rows_write(t, target, NULL, now);
+}
+
+static void
+models_result(struct target *target, const struct probe *p)
+{
+	struct known *known = &target->known;
+
+	known->due[PROBE_MODELS] = p->fetch.ended_ns + MODELS_NS;
+	if (p->result == PROBE_OK && p->fetch.answer)
+		known->max_model_len = scrape_models(p->fetch.answer, p->fetch.len, target->model);
+	else
+		known->due[PROBE_MODELS] = p->fetch.ended_ns + MODELS_AGAIN_NS;
+}
+
+/* What was known stays while it is slow or cannot be reached: health tells of that. */
+static bool
+state_result(struct target *target, const struct probe *p, const char *key, bool was)
+{
+	json_t *o = NULL, *is;
+
+	if (p->result == PROBE_OK && p->fetch.answer)
+		o = json_loadb(p->fetch.answer, p->fetch.len, JSON_REJECT_DUPLICATES, NULL);
+	is = json_object_get(o, key);
+	if (json_is_boolean(is))
+		was = json_is_true(is);
+	else
+		target->known.due[p->kind] = p->fetch.ended_ns + STATE_AGAIN_NS;
+	if (p->result == PROBE_STATUS)
+		was = false;                    /* no such route (any more) */
+	json_decref(o);
+	return was;
 }
 
 static void
 target_result(struct targets *t, struct target *target, struct probe *p)
 {
-	struct probe_call *metrics = &p->call[PROBE_METRICS], *health = &p->call[PROBE_HEALTH];
-	enum row_health was = target->health.state;
-	const struct scrape *page = NULL;
+	struct known *known = &target->known;
 
-	target->under_way = false;
-	if (metrics->result == PROBE_OK) {
-		scrape_page(metrics->fetch.answer ? metrics->fetch.answer : "", metrics->fetch.len,
-			    &t->scrape);
-		if (t->scrape.samples > 0)
-			page = &t->scrape;
+	known->sent[p->kind] = 0;
+	switch (p->kind) {
+	case PROBE_METRICS:
+		metrics_result(t, target, p);
+		break;
+	case PROBE_HEALTH:
+		health_result(t, target, p);
+		break;
+	case PROBE_MODELS:
+		models_result(target, p);
+		break;
+	case PROBE_SLEEPING:
+		sleeps(t, target, known->page_asleep,
+		       state_result(target, p, "is_sleeping", known->said_asleep));
+		break;
+	default:
+		known->paused = state_result(target, p, "is_paused", known->paused);
 	}
-	if (page) {
-		target->pages_missed = 0;
-		target->asleep = page_asleep(page);
-		count_add(t->process, COUNTER_scrapes, 1);
-	} else {
-		if (++target->pages_missed == TARGET_FORGET)
-			log_warn("metrics of %s: %s status=%u, %u times; its load is unknown now",
-				 target->address,
-				 metrics->result == PROBE_OK ? "no samples"
-							     : probe_result_name(metrics->result),
-				 metrics->fetch.status, TARGET_FORGET);
-		count_add(t->process, COUNTER_scrape_failures, 1);
-	}
-	health_note(&target->health, health->result, metrics->result, target->asleep);
-	log_change(target, was, health);
-	for (unsigned i = 0; i < target->n_rows; i++)
-		row_write(t, target, target->row[i], page, metrics->fetch.ended_ns);
 }
 
 void
