@@ -1,8 +1,8 @@
-/* actors/supervisor/children.c -- birth, watch, death and rebirth of the other processes.
+/* actors/supervisor/children.c -- birth, watch and death of the other processes.
  *
- * A child is exec'd with one end of a SOCK_SEQPACKET pair as descriptor 3 and nothing else of ours;
- * whatever it may use comes over that pair (birth.h).  It is meant to survive us: no parent-death
- * signal; our successor finds it in <run>/pids.
+ * A child is exec'd with one end of a SOCK_SEQPACKET pair as descriptor 3 and nothing else of ours,
+ * in the run directory; whatever it may use comes over that pair (birth.h).  It is meant to survive
+ * us: no parent-death signal; our successor finds it in <run>/pids.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "actors/common/background.h"
 #include "actors/common/birth.h"
+#include "actors/common/rights.h"
 
 #define MS 1000000ull
 #define READY_DEADLINE_NS (10000 * MS)  /* policy has its own: policyProcess.loadDeadline */
@@ -27,9 +28,6 @@
 #define HUNG_NS         (15000 * MS)    /* the others: requests go on without them */
 #define CLOSED_NS       (2000 * MS)     /* from closing its socket to its death */
 #define OWED_MOST_NS    (500 * MS)      /* in a storm of reloads there is no calm */
-#define BACKOFF_FIRST_NS (100 * MS)
-#define BACKOFF_MAX_NS  (5000 * MS)
-#define BACKOFF_RESET_NS (60000 * MS)
 #define JOURNAL_BIG     (4u << 20)      /* policy: decisions; ingress: outcomes */
 #define JOURNAL_SMALL   (64u << 10)
 
@@ -39,15 +37,6 @@ child_find(struct supervisor *s, uint32_t incarnation)
 	for (unsigned i = 0; incarnation && i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->incarnation == incarnation)
 			return s->child[i];
-	return NULL;
-}
-
-static struct seat *
-seat_of(struct supervisor *s, enum process_role role, uint32_t index)
-{
-	for (unsigned i = 0; i < s->n_seats; i++)
-		if (s->seat[i].role == role && s->seat[i].index == index)
-			return &s->seat[i];
 	return NULL;
 }
 
@@ -137,6 +126,8 @@ segments_make(struct supervisor *s, struct child *c)
 		return r;
 	r = column_create(&c->column, c->index, c->incarnation, s->rows.capacity);
 	if (r == 0)
+		poison_copy(&c->column.head->poison, &s->poison, clock_mono());
+	if (r == 0)
 		r = shares_add(s, &c->column.seg, SEGMENT_COLUMN, c->role, c->index, c->incarnation,
 			       0);
 	if (r == 0)
@@ -178,15 +169,27 @@ birth(struct supervisor *s, struct child *c)
 	struct msg_birth b = {
 		.abi = MESSAGES_ABI, .role = (uint8_t)c->role, .index = c->index,
 		.incarnation = c->incarnation, .generation = c->generation,
-		.run_dir = slice_str(s->options.run_dir), .log_level = (uint8_t)s->options.level,
+		.run_dir = slice_str("."), .log_level = (uint8_t)s->options.level,
 		.background = c->role == ROLE_POLICY && s->reload.want != 0,
+		.rights = s->options.rights,
 	};
+	bool tells = c->role == ROLE_KVEVENTS || c->role == ROLE_INGRESS || c->role == ROLE_METRICS;
+
+	if (c->role == ROLE_POLICY)
+		b.token = token_of(s->key, c->generation, c->incarnation);
+	if (c->role == ROLE_ADMIN || c->role == ROLE_KVEVENTS)
+		b.token = s->look;
+	if (c->role == ROLE_INGRESS)
+		b.key = (struct slice){(const char *)s->key, sizeof s->key};
+	if (tells)
+		b.note = s->note;
 
 	child_send(s, c, MSG_birth, &b, -1);
 	shares_send_all(s, c);
 	for (unsigned i = 0; c->role == ROLE_INGRESS && i < s->n_listeners; i++) {
 		struct msg_listener m = {.index = s->listener[i].index,
-					 .address = slice_str(s->listener[i].address)};
+					 .address = slice_str(s->listener[i].address),
+					 .tls = s->listener[i].tls};
 
 		child_send(s, c, MSG_listener, &m, s->listener[i].fd);
 	}
@@ -329,7 +332,6 @@ child_drain(struct supervisor *s, struct child *c, mono_ns deadline)
 static void
 on_ready(struct supervisor *s, struct child *c)
 {
-	struct seat *seat = seat_of(s, c->role, c->index);
 	struct reload_event e = {.ingress = c->incarnation, .policy = c->incarnation};
 
 	if (c->state != ROSTER_STARTING)
@@ -341,18 +343,11 @@ on_ready(struct supervisor *s, struct child *c)
 	for (unsigned i = 0; c->role == ROLE_POLICY && i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->role == ROLE_INGRESS)
 			peer_send(s, s->child[i], c);
-	if (c->role == ROLE_INGRESS && seat && seat->adopter) {
-		struct child *neighbour = child_find(s, seat->adopter);
-		struct msg_unadopt m = {.index = c->index};
-
-		seat->adopter = 0;
-		if (neighbour)
-			child_send(s, neighbour, MSG_unadopt, &m, -1);
-	}
 	if (c->role == ROLE_INGRESS || c->role == ROLE_POLICY) {
 		e.type = c->role == ROLE_INGRESS ? RELOAD_INGRESS_READY : RELOAD_POLICY_READY;
 		generation_event(s, &e);
 	}
+	seat_ready(s, c);
 }
 
 static void
@@ -381,11 +376,30 @@ on_failed(struct supervisor *s, struct child *c, const struct msg_failed *m)
 	}
 }
 
+/* By messages.def: who says it, and is it said to us? */
+static bool
+may_say(enum process_role role, enum msg_id id)
+{
+	static const uint8_t from[MSG_ID_MAX] = {
+#define ROLE_ANY ROLE_COUNT
+#define MSG(number, name, says, hears, doc) \
+		[number] = ROLE_##hears == ROLE_SUPERVISOR ? ROLE_##says : ROLE_NONE,
+#include "proto/messages.def"
+	};
+
+	return from[id] == ROLE_ANY || from[id] == role;
+#undef ROLE_ANY
+}
+
 static void
 on_message(struct supervisor *s, struct child *c, const struct msg *m)
 {
 	struct reload_event e = {.ingress = c->incarnation};
 
+	if (!may_say(c->role, m->id)) {
+		count_add(&s->process, COUNTER_messages_refused, 1);
+		return;
+	}
 	switch (m->id) {
 	case MSG_ready:
 		on_ready(s, c);
@@ -403,6 +417,8 @@ on_message(struct supervisor *s, struct child *c, const struct msg *m)
 	case MSG_active:
 		/* If it moved because a process died, hear of that death first: reload.h rule 3. */
 		children_reap(s);
+		if (child_find(s, e.ingress) != c)
+			return;                 /* it was its own */
 		e.type = RELOAD_ACTIVE;
 		e.policy = m->u.active.policy_inc;
 		break;
@@ -414,8 +430,11 @@ on_message(struct supervisor *s, struct child *c, const struct msg *m)
 		count_add(&s->process, COUNTER_messages_unknown, 1);
 		return;
 	}
-	if (c->role == ROLE_INGRESS)
-		generation_event(s, &e);
+	if (c->role != ROLE_INGRESS)
+		return;
+	generation_event(s, &e);
+	if (e.type == RELOAD_ACTIVE && e.policy != 0)
+		seat_active(s, c);
 }
 
 /* Whatever it said, up to the end of what is there.  Never frees c. */
@@ -424,11 +443,13 @@ hear(struct supervisor *s, struct child *c, bool dying)
 {
 	char buf[65536];
 	struct msg m;
-	int fd;
+	bool carried;
 
 	for (unsigned n = 0; n < 256 || dying; n++) {   /* others wait too */
-		int r = msg_receive(c->sock, &m, buf, sizeof buf, &fd);
+		int r = msg_receive_only(c->sock, &m, buf, sizeof buf, &carried);
 
+		if (carried)            /* children have nothing to pass to us */
+			count_add(&s->process, COUNTER_descriptors_refused, 1);
 		if (r == -EPIPE)
 			c->closed_ns = c->closed_ns ? c->closed_ns : clock_mono();
 		if (r == -EBADMSG || r == -EMSGSIZE) {
@@ -437,8 +458,6 @@ hear(struct supervisor *s, struct child *c, bool dying)
 		}
 		if (r <= 0)
 			return;
-		if (fd >= 0)
-			close(fd);      /* children have nothing to pass to us */
 		if (!dying) {
 			uint32_t incarnation = c->incarnation;
 
@@ -488,53 +507,42 @@ exit_text(const struct child *c, int status, char *buf, size_t cap)
 static void
 ingress_clean(struct supervisor *s, struct child *c)
 {
-	const struct cell_values none = {0};
 	char path[160];
 
-	atomic_store_explicit(&c->column.head->alive, 0, memory_order_release);
-	for (uint32_t i = 0; i < c->column.rows; i++)
-		cell_write(&c->column.cell[i], (uint32_t)(atomic_load_explicit(
-			   &c->column.cell[i].word, memory_order_relaxed) >> 32), &none);
-	for (uint32_t i = 1; i <= c->slots.capacity; i++) {
-		uint64_t word = atomic_load_explicit(&c->slots.slot[i].word, memory_order_relaxed);
-
-		if (slot_state(word) != SLOT_FREE)      /* limits reserved there: later */
-			atomic_store_explicit(&c->slots.slot[i].word,
-					      slot_word(slot_generation(word), slot_ask(word),
-							SLOT_FREE, slot_deaths(word)),
-					      memory_order_release);
-	}
-	snprintf(path, sizeof path, "%s/policy.%u.%u.sock", s->options.run_dir, c->index,
+	poison_copy(&s->poison, &c->column.head->poison, clock_mono());
+	column_clear(&c->column);
+	slots_clear(&c->slots);
+	snprintf(path, sizeof path, "%s/ingress/policy.%u.%u.sock", s->options.run_dir, c->index,
 		 c->incarnation);
 	unlink(path);
 }
 
-static void
-seat_left(struct supervisor *s, const struct child *c, const char *why)
+/* A request may make its policy process crash or hang; nobody else's request is to blame for what
+ * an operator, or the kernel for want of memory, ends. */
+static enum gone_cause
+gone_cause(const struct child *c, int status)
 {
-	struct seat *seat = seat_of(s, c->role, c->index);
-	mono_ns now = clock_mono();
-
-	if (!seat || seat->incarnation != c->incarnation)
-		return;
-	if (now - c->born_ns > BACKOFF_RESET_NS)
-		seat->backoff_ns = 0;
-	seat->incarnation = 0;
-	seat->restart_ns = now + seat->backoff_ns;
-	seat->backoff_ns = seat->backoff_ns ? 2 * seat->backoff_ns : BACKOFF_FIRST_NS;
-	if (seat->backoff_ns > BACKOFF_MAX_NS)
-		seat->backoff_ns = BACKOFF_MAX_NS;
-	snprintf(seat->last_exit, sizeof seat->last_exit, "%.127s", why);
-	if (!s->draining)
-		log_info("seat role=%s index=%u: restart in %llu ms", process_role_name(c->role),
-			 c->index, (unsigned long long)((seat->restart_ns - now) / MS));
+	if (c->killed)
+		return GONE_CRASHED;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status) == 0 ? GONE_ENDED : GONE_CRASHED;
+	switch (WTERMSIG(status)) {
+	case SIGKILL:
+	case SIGTERM:
+	case SIGINT:
+	case SIGHUP:
+		return GONE_KILLED;
+	default:
+		return GONE_CRASHED;
+	}
 }
 
 static void
 bury(struct supervisor *s, struct child *c, int status)
 {
 	struct msg_gone gone = {.role = (uint8_t)c->role, .index = c->index,
-				.incarnation = c->incarnation};
+				.incarnation = c->incarnation,
+				.cause = (uint8_t)gone_cause(c, status)};
 	struct reload_event e = {.ingress = c->incarnation, .policy = c->incarnation};
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0 && c->drain_ns;
 	char why[512];
@@ -559,6 +567,7 @@ bury(struct supervisor *s, struct child *c, int status)
 	child_state(s, c, ROSTER_GONE);
 	e.type = c->role == ROLE_INGRESS ? RELOAD_INGRESS_GONE : RELOAD_POLICY_GONE;
 	seat_left(s, c, why);
+	shares_flush_owner(s, c->incarnation);  /* it may have lived for less than a switch */
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)     /* before its column is zeroed */
 		if (s->child[i] && s->child[i] != c)
 			child_send(s, s->child[i], MSG_gone, &gone, -1);
@@ -585,71 +594,6 @@ children_reap(struct supervisor *s)
 				bury(s, s->child[i], status);
 				break;
 			}
-	}
-}
-
-/* ---- seats ---- */
-
-void
-seats_make(struct supervisor *s, const struct manifest *manifest)
-{
-	static const enum process_role single[] = {ROLE_KVEVENTS, ROLE_METRICS, ROLE_ADMIN};
-	uint32_t n = manifest->gateway.ingresses;
-
-	s->seat = calloc(n + 3, sizeof *s->seat);
-	if (!s->seat)
-		log_fatal("out of memory");
-	for (uint32_t i = 0; i < n; i++)
-		s->seat[s->n_seats++] = (struct seat){.role = ROLE_INGRESS, .index = i};
-	for (unsigned i = 0; i < 3; i++)
-		s->seat[s->n_seats++] = (struct seat){.role = single[i]};
-}
-
-static void
-seat_fill(struct supervisor *s, struct seat *seat)
-{
-	uint32_t incarnation = reload_incarnation(&s->reload);
-	bool again = seat->last_exit[0] != 0;
-
-	seat->incarnation = incarnation;
-	if (again) {
-		seat->restarts++;
-		count_add(&s->process, COUNTER_children_restarted, 1);
-	}
-	if (child_spawn(s, seat->role, seat->index, incarnation, generation_shown(s)->generation) ==
-	    0)
-		return;
-	seat->incarnation = 0;
-	seat->backoff_ns = BACKOFF_MAX_NS;
-	seat->restart_ns = clock_mono() + seat->backoff_ns;
-	snprintf(seat->last_exit, sizeof seat->last_exit, "could not be started");
-}
-
-/* A dead ingress's sockets still take their share of new connections: somebody must accept. */
-static void
-adopt(struct supervisor *s)
-{
-	for (unsigned i = 0; i < s->n_seats; i++) {
-		struct seat *seat = &s->seat[i];
-		struct child *sitting = child_find(s, seat->incarnation);
-		struct msg_adopt m = {.index = seat->index};
-
-		/* At the first start they all come by themselves: last_exit is empty. */
-		if (seat->role != ROLE_INGRESS || !seat->last_exit[0] ||
-		    (sitting && sitting->state == ROSTER_READY) || child_find(s, seat->adopter))
-			continue;
-		seat->adopter = 0;
-		for (unsigned k = 0; k < CHILDREN_MAX && !seat->adopter; k++) {
-			struct child *c = s->child[k];
-
-			if (!c || c->role != ROLE_INGRESS || c->state != ROSTER_READY ||
-			    c->killed || c->index == seat->index)
-				continue;
-			seat->adopter = c->incarnation;
-			child_send(s, c, MSG_adopt, &m, -1);
-			log_info("listener index=%u: waits -> accepted by ingress %u", seat->index,
-				 c->index);
-		}
 	}
 }
 
@@ -715,10 +659,7 @@ children_tick(struct supervisor *s, mono_ns now)
 	}
 	if (s->draining)
 		return;
-	for (unsigned i = 0; i < s->n_seats; i++)
-		if (!s->seat[i].incarnation && now >= s->seat[i].restart_ns)
-			seat_fill(s, &s->seat[i]);
-	adopt(s);
+	seats_tick(s, now);
 	if (children_calm(s)) {
 		shares_flush(s, now);
 		unborn_keep(s);
@@ -730,13 +671,8 @@ children_tick(struct supervisor *s, mono_ns now)
 mono_ns
 children_next(const struct supervisor *s)
 {
-	mono_ns next = 0;
-
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)     /* kept frames are tried again */
 		if (s->child[i] && s->child[i]->out.n)
 			return 1;
-	for (unsigned i = 0; !s->draining && i < s->n_seats; i++)
-		if (!s->seat[i].incarnation && (!next || s->seat[i].restart_ns < next))
-			next = s->seat[i].restart_ns ? s->seat[i].restart_ns : 1;
-	return next;
+	return seats_next(s);
 }

@@ -1,7 +1,7 @@
 /* actors/supervisor/control.c -- <run>/control.sock: reload and attach, for pointsctl.
  *
- * Mode 0600: whoever may open it is the operator.  A client that does not read, or attaches twice,
- * is dropped.
+ * Mode 0600: whoever may open it is the operator; but for our own processes, whose user id is ours
+ * where we are not root.  A client that does not read, or attaches twice, is dropped.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -63,6 +63,21 @@ control_send(struct supervisor *s, struct control_client *client, enum msg_id id
 		client_drop(client);
 }
 
+/* A process we started has its own words with us, and is no operator. */
+static bool
+ours(const struct supervisor *s, int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return true;
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (s->child[i] && s->child[i]->pid == peer.pid)
+			return true;
+	return s->unborn.pid != 0 && s->unborn.pid == peer.pid;
+}
+
 void
 control_accept(struct supervisor *s)
 {
@@ -72,6 +87,11 @@ control_accept(struct supervisor *s)
 
 		if (fd < 0)
 			return;
+		if (s->options.rights && ours(s, fd)) {
+			count_add(&s->process, COUNTER_messages_refused, 1);
+			close(fd);
+			continue;
+		}
 		for (unsigned i = 0; i < CONTROL_CLIENTS && !client; i++)
 			if (s->client[i].fd < 0)
 				client = &s->client[i];
@@ -134,8 +154,11 @@ control_read(struct supervisor *s, struct control_client *client)
 	struct msg m;
 
 	for (unsigned n = 0; n < 16 && client->fd >= 0; n++) {
-		int fd, r = msg_receive(client->fd, &m, buf, sizeof buf, &fd);
+		bool carried;
+		int r = msg_receive_only(client->fd, &m, buf, sizeof buf, &carried);
 
+		if (carried)
+			count_add(&s->process, COUNTER_descriptors_refused, 1);
 		if (r == 0)
 			return;
 		if (r < 0) {
@@ -144,8 +167,6 @@ control_read(struct supervisor *s, struct control_client *client)
 			client_drop(client);
 			return;
 		}
-		if (fd >= 0)
-			close(fd);
 		if (m.id == MSG_reload)
 			reload_wanted(s, client, m.u.reload.dry_run != 0);
 		else if (m.id == MSG_attach)

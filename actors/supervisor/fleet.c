@@ -29,11 +29,14 @@ intent_set(struct supervisor *s, uint16_t id, enum row_intent to)
 
 	if (from == (unsigned)to)
 		return;
-	log_info("row id=%u member=%s/%s rank=%u row_gen=%u: %s -> %s", id, s->rows.text[id].set,
-		 s->rows.text[id].member, row->rank, row->row_gen, names[from & 3], names[to]);
+	log_info("row id=%u member=%.63s/%.63s rank=%u row_gen=%u: %s -> %s", id,
+		 s->rows.text[id].set, s->rows.text[id].member, row->rank, row->row_gen,
+		 names[from & 3], names[to]);
 	atomic_store_explicit(&row->intent, (uint8_t)to, memory_order_release);
 	if (to == INTENT_REMOVE)
 		s->removed_ns[id] = clock_mono();
+	if (to == INTENT_DRAIN)
+		s->draining_ns[id] = clock_mono();
 }
 
 /* The worker table changed: tell everybody once. */
@@ -65,11 +68,26 @@ named_by_any(struct supervisor *s, uint64_t uid)
 	return false;
 }
 
+/* By one that decides, or is about to. */
+static bool
+named_by_deciding(struct supervisor *s, uint64_t uid)
+{
+	const uint32_t generations[] = {s->reload.serving, s->reload.generation, s->reload.next};
+
+	for (unsigned i = 0; i < sizeof generations / sizeof generations[0]; i++) {
+		const struct config *c = generation_config(s, generations[i]);
+
+		if (c && member_of(c->manifest, uid))
+			return true;
+	}
+	return false;
+}
+
 /* A row for a member that has none: a fresh id while there is one, else one that rested. */
 static uint16_t
 row_take(struct supervisor *s)
 {
-	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	uint32_t count = rows_count(&s->rows);
 	mono_ns now = clock_mono();
 
 	if (count < s->rows.capacity)
@@ -87,20 +105,29 @@ row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
 	 const struct manifest_member *member)
 {
 	const struct manifest_set *set = &manifest->sets[member->set];
-	struct row_text *text = &s->rows.text[id];
 	struct row *row = &s->rows.row[id];
+	struct row_text text = {0};
 	bool v6 = strchr(member->url.host, ':') != NULL;
 
+	snprintf(text.set, sizeof text.set, "%s", set->name);
+	snprintf(text.member, sizeof text.member, "%s", member->name);
+	snprintf(text.url, sizeof text.url, v6 ? "%s://[%s]:%u" : "%s://%s:%u",
+		 member->https ? "https" : "http", member->url.host, member->url.port);
+	snprintf(text.model, sizeof text.model, "%s", set->model);
+	snprintf(text.source, sizeof text.source, "%s",
+		 manifest_source_name(member->found ? set->discovery.source
+						    : MANIFEST_SOURCE_NONE));
+	rows_text_write(&s->rows, id, &text);           /* its fence is for the identity, too */
+	if (row->uid != member->uid)
+		atomic_store_explicit(
+			&row->name_gen,
+			atomic_load_explicit(&row->row_gen, memory_order_relaxed) + 1,
+			memory_order_relaxed);
 	row->uid = member->uid;
 	row->kind = ROW_WORKER;
 	row->rank = member->rank;
 	row->block_tokens = set->block_tokens;
 	row->ranks = set->ranks;
-	snprintf(text->set, sizeof text->set, "%s", set->name);
-	snprintf(text->member, sizeof text->member, "%s", member->name);
-	snprintf(text->url, sizeof text->url, v6 ? "http://[%s]:%u" : "http://%s:%u",
-		 member->url.host, member->url.port);
-	snprintf(text->model, sizeof text->model, "%s", set->model);
 }
 
 static int
@@ -120,7 +147,7 @@ row_add(struct supervisor *s, const struct manifest *manifest, const struct mani
 	row_fill(s, id, manifest, member);
 	row->since_ns = clock_mono();
 	atomic_fetch_add_explicit(&row->row_gen, 1, memory_order_release);
-	if (id == atomic_load_explicit(&s->rows.head->count, memory_order_relaxed))
+	if (id == rows_count(&s->rows))
 		atomic_store_explicit(&s->rows.head->count, id + 1u, memory_order_release);
 	intent_set(s, id, INTENT_SERVE);
 	return 1;
@@ -132,9 +159,14 @@ fleet_add(struct supervisor *s, const struct manifest *manifest)
 	bool any = false;
 	int r = 0;
 
+	s->rowless = 0;
 	for (uint32_t i = 0; i < manifest->n_members && r >= 0; i++) {
 		r = row_add(s, manifest, &manifest->members[i]);
 		any |= r > 0;
+		if (r == -ENOSPC && manifest->members[i].found) {
+			s->rowless++;
+			r = 0;
+		}
 	}
 	if (any)
 		changed(s);
@@ -144,7 +176,7 @@ fleet_add(struct supervisor *s, const struct manifest *manifest)
 void
 fleet_commit(struct supervisor *s, const struct manifest *manifest)
 {
-	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	uint32_t count = rows_count(&s->rows);
 	bool any = false;
 
 	for (uint32_t k = 0; k < count; k++) {
@@ -161,7 +193,7 @@ fleet_commit(struct supervisor *s, const struct manifest *manifest)
 			continue;
 		}
 		const struct manifest_set *set = &manifest->sets[member->set];
-		if (strcmp(s->rows.text[i].model, set->model) != 0) {
+		if (strncmp(s->rows.text[i].model, set->model, ROW_URL_MAX) != 0) {
 			/* The same address serves another model: nothing known of it holds. */
 			intent_set(s, i, INTENT_REMOVE);
 			row_add(s, manifest, member);
@@ -173,6 +205,29 @@ fleet_commit(struct supervisor *s, const struct manifest *manifest)
 			intent_set(s, i, INTENT_SERVE);
 			any = true;
 		}
+	}
+	if (any)
+		changed(s);
+}
+
+void
+fleet_amend(struct supervisor *s, const struct manifest *manifest)
+{
+	uint32_t count = rows_count(&s->rows);
+	bool any = false;
+
+	for (uint32_t k = 0; k < count; k++) {
+		uint16_t i = (uint16_t)k;
+		unsigned was = intent(&s->rows.row[i]);
+		uint64_t uid = s->rows.row[i].uid;
+
+		if (was == INTENT_SERVE && !named_by_deciding(s, uid))
+			intent_set(s, i, INTENT_DRAIN);
+		else if (was == INTENT_DRAIN && member_of(manifest, uid))
+			intent_set(s, i, INTENT_SERVE);
+		else
+			continue;
+		any = true;
 	}
 	if (any)
 		changed(s);
@@ -198,16 +253,22 @@ row_idle(const struct supervisor *s, uint16_t id)
 bool
 fleet_tick(struct supervisor *s, mono_ns now)
 {
-	uint32_t count = atomic_load_explicit(&s->rows.head->count, memory_order_relaxed);
+	const struct config *shown = generation_shown(s);
+	uint32_t count = rows_count(&s->rows);
 	bool left = false, any = false;
 
-	(void)now;
 	for (uint32_t k = 0; k < count; k++) {
 		uint16_t i = (uint16_t)k;
 
 		if (intent(&s->rows.row[i]) != INTENT_DRAIN)
 			continue;
-		if (s->reload.state == RELOAD_IDLE && row_idle(s, i)) {
+		bool late = shown && now > s->draining_ns[i] &&
+			    now - s->draining_ns[i] > shown->manifest->gateway.timeouts.drain_ns;
+
+		if (s->reload.state == RELOAD_IDLE && (late || row_idle(s, i))) {
+			if (late && !row_idle(s, i))
+				log_warn("row id=%u: drained for timeouts.drain; what still runs "
+					 "there is cut off", i);
 			intent_set(s, i, INTENT_REMOVE);
 			any = true;
 		} else {

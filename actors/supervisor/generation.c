@@ -37,8 +37,12 @@ config_drop(struct supervisor *s, struct config *c)
 {
 	shares_drop_config(s, c->generation);
 	segment_detach(&c->seg);
+	segment_detach(&c->secrets);
+	segment_detach(&c->trust);
+	segment_detach(&c->probes);
 	manifest_free(&c->manifest);
-	*c = (struct config){.seg.fd = -1};
+	*c = (struct config){
+		.seg.fd = -1, .secrets.fd = -1, .trust.fd = -1, .probes.fd = -1};
 }
 
 /* Snapshots nobody can come back to. */
@@ -66,25 +70,69 @@ errors_text(const struct yaml_errors *errs, char *buf, size_t cap)
 	for (size_t i = 0; i < errs->n && n < cap; i++) {
 		const struct yaml_error *e = &errs->list[i];
 
-		n += (size_t)snprintf(buf + n, cap - n, "%s%s:%u:%u: %s", n ? "\n" : "", e->file,
-				      e->line, e->column, e->text);
+		char place[32] = "";    /* of a file as a whole: none */
+
+		if (e->line)
+			snprintf(place, sizeof place, ":%u:%u", e->line, e->column);
+		n += (size_t)snprintf(buf + n, cap - n, "%s%s%s: %s", n ? "\n" : "", e->file, place,
+				      e->text);
 	}
 	if (errs->dropped && n < cap)
 		snprintf(buf + n, cap - n, "\n%zu more", errs->dropped);
 }
 
+/* Documents, and the files that they name.  Warnings stay in text where all is well. */
 static int
-files_load(struct supervisor *s, struct manifest **ret, char *text, size_t cap)
+files_load(struct supervisor *s, struct manifest **ret, struct secret_files **ret_files, char *text,
+	   size_t cap)
 {
-	struct yaml_errors errs = {0};
+	struct yaml_errors errs = {0}, warnings = {0};
 	int r = manifest_load_paths(s->options.paths, s->options.n_paths, ret, &errs);
 
-	if (r < 0) {
-		errors_text(&errs, text, cap);
-		if (!text[0])
-			snprintf(text, cap, "cannot load the configuration: %s", strerror(-r));
+	if (r == 0) {
+		r = secrets_read(*ret, ret_files, &errs, &warnings);
+		if (r < 0)
+			manifest_free(ret);
 	}
+	errors_text(r < 0 ? &errs : &warnings, text, cap);
+	if (r < 0 && !text[0])
+		snprintf(text, cap, "cannot load the configuration: %s", strerror(-r));
 	yaml_errors_free(&errs);
+	yaml_errors_free(&warnings);
+	return r;
+}
+
+/* One a line. */
+static void
+warn_lines(uint32_t generation, char *text)
+{
+	char *save = NULL;
+
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		log_warn("reload generation=%u: %s", generation, line);
+}
+
+/* Before the documents that name them: who gets those has these. */
+static int
+secrets_share(struct supervisor *s, struct config *c, const struct secret_files *files)
+{
+	int r;
+
+	if (!files)
+		return 0;
+	r = secrets_create(&c->secrets, files, SEGMENT_SECRETS, c->generation);
+	if (r == 0)
+		r = shares_add(s, &c->secrets, SEGMENT_SECRETS, ROLE_SUPERVISOR, 0, 0,
+			       c->generation);
+	if (r == 0)
+		r = secrets_create(&c->trust, files, SEGMENT_TRUST, c->generation);
+	if (r == 0)
+		r = shares_add(s, &c->trust, SEGMENT_TRUST, ROLE_SUPERVISOR, 0, 0, c->generation);
+	if (r == 0)
+		r = secrets_create(&c->probes, files, SEGMENT_PROBES, c->generation);
+	if (r == 0)
+		r = shares_add(s, &c->probes, SEGMENT_PROBES, ROLE_SUPERVISOR, 0, 0,
+			       c->generation);
 	return r;
 }
 
@@ -103,6 +151,12 @@ restart_text(const struct manifest *was, const struct manifest *is, char *buf, s
 	NEEDS_RESTART(a->n_listen != b->n_listen ||
 			      memcmp(a->listen, b->listen, sizeof a->listen) != 0,
 		      "GatewayBackend spec.listen");
+	NEEDS_RESTART(strcmp(a->socket_mode, b->socket_mode) != 0 ||
+			      strcmp(a->socket_group, b->socket_group) != 0,
+		      "GatewayBackend spec.unixSockets");
+	NEEDS_RESTART(a->n_listen_tls != b->n_listen_tls ||
+			      memcmp(a->listen_tls, b->listen_tls, sizeof a->listen_tls) != 0,
+		      "GatewayBackend spec.listenTls");
 	NEEDS_RESTART(a->ingresses != b->ingresses, "GatewayBackend spec.ingresses");
 	NEEDS_RESTART(a->admin.port != b->admin.port || strcmp(a->admin.host, b->admin.host) != 0,
 		      "GatewayBackend spec.admin.listen");
@@ -112,8 +166,8 @@ restart_text(const struct manifest *was, const struct manifest *is, char *buf, s
 #undef NEEDS_RESTART
 }
 
-static void
-journal_note(struct supervisor *s, uint32_t generation, bool ok, const char *text)
+void
+generation_note(struct supervisor *s, uint32_t generation, bool ok, const char *text)
 {
 	const struct config *c = generation_config(s, generation);
 	struct journal_record head = {.kind = JOURNAL_CONFIG, .when = clock_wall(),
@@ -137,7 +191,7 @@ refused(struct supervisor *s, uint32_t generation, const char *text)
 	atomic_store_explicit(&s->roster.head->last_reload_ok, 0, memory_order_release);
 	supervisor_roster_touch(s);
 	count_add(&s->process, COUNTER_reloads_refused, 1);
-	journal_note(s, generation, false, text);
+	generation_note(s, generation, false, text);
 	control_reloaded(s, false, s->reload.serving, text);
 }
 
@@ -148,7 +202,8 @@ do_load(struct supervisor *s, struct reload_event *ret)
 {
 	struct config *c = NULL, *shown = generation_shown(s);
 	struct manifest *manifest = NULL;
-	char text[4096] = "", *save = NULL;
+	struct secret_files *files = NULL;
+	char text[4096] = "";
 	uint32_t generation = s->last_generation + 1;
 	int r;
 
@@ -157,23 +212,30 @@ do_load(struct supervisor *s, struct reload_event *ret)
 	control_reloading(s);
 	configs_sweep(s);
 	pm_background(0, true);         /* reading and checking need not be felt by requests */
-	r = files_load(s, &manifest, text, sizeof text);
+	r = files_load(s, &manifest, &files, text, sizeof text);
 	pm_background(0, false);
 	if (r < 0) {
 		refused(s, generation, text);
 		return;
 	}
-	for (unsigned i = 0; i < CONFIGS_MAX && !c; i++)
+	warn_lines(generation, text);
+	r = members_take(s, &manifest);
+	for (unsigned i = 0; i < CONFIGS_MAX && !c && r == 0; i++)
 		if (!s->config[i].generation)
 			c = &s->config[i];
-	r = c ? config_create(&c->seg, manifest, generation) : -ENOSPC;
+	if (r == 0)
+		r = c ? config_create(&c->seg, manifest, generation) : -ENOSPC;
 	if (r == 0) {
 		c->generation = generation;
 		c->manifest = manifest;
-		r = shares_add(s, &c->seg, SEGMENT_CONFIG, ROLE_SUPERVISOR, 0, 0, generation);
+		r = secrets_share(s, c, files);
+		if (r == 0)
+			r = shares_add(s, &c->seg, SEGMENT_CONFIG, ROLE_SUPERVISOR, 0, 0,
+				       generation);
 		if (r == 0)
 			r = fleet_add(s, manifest);
 	}
+	secrets_files_free(&files);
 	if (r < 0) {
 		snprintf(text, sizeof text, "cannot make the new generation: %s", strerror(-r));
 		if (c && c->generation)
@@ -187,9 +249,7 @@ do_load(struct supervisor *s, struct reload_event *ret)
 	}
 	if (shown) {
 		restart_text(shown->manifest, manifest, text, sizeof text);
-		for (char *line = strtok_r(text, "\n", &save); line;
-		     line = strtok_r(NULL, "\n", &save))
-			log_warn("reload generation=%u: %s", generation, line);
+		warn_lines(generation, text);
 	}
 	s->last_generation = generation;
 	*ret = (struct reload_event){
@@ -213,6 +273,7 @@ in_force(struct supervisor *s, uint32_t generation, bool known)
 	if (c) {
 		fleet_commit(s, c->manifest);
 		head->config_hash = manifest_hash(c->manifest);
+		head->revision = c->manifest->revision;
 	}
 	head->committed = clock_wall();
 	atomic_store_explicit(&head->generation, generation, memory_order_release);
@@ -220,18 +281,18 @@ in_force(struct supervisor *s, uint32_t generation, bool known)
 }
 
 static void
-do_serving(struct supervisor *s, uint32_t generation)
+do_serving(struct supervisor *s, uint32_t generation, uint32_t old)
 {
 	char text[1024] = "";
-	const struct config *was = generation_config(s, s->reload.old);
+	const struct config *was = generation_config(s, old);
 	const struct config *is = generation_config(s, generation);
 
-	log_info("generation: %u -> %u, every ingress has acknowledged", s->reload.old, generation);
-	in_force(s, generation, s->reload.old == 0);
+	log_info("generation: %u -> %u, every ingress has acknowledged", old, generation);
+	in_force(s, generation, old == 0);
 	atomic_store_explicit(&s->roster.head->last_reload_ok, 1, memory_order_release);
 	s->roster.head->last_error[0] = 0;
 	count_add(&s->process, COUNTER_reloads, 1);
-	journal_note(s, generation, true, "in force");
+	generation_note(s, generation, true, "in force");
 	if (was && is)
 		restart_text(was->manifest, is->manifest, text, sizeof text);
 	control_reloaded(s, true, generation, text);
@@ -271,7 +332,7 @@ do_rolled_back(struct supervisor *s, uint32_t generation)
 		 text);
 	atomic_store_explicit(&s->roster.head->last_reload_ok, 0, memory_order_release);
 	count_add(&s->process, COUNTER_rollbacks, 1);
-	journal_note(s, generation, false, text);
+	generation_note(s, generation, false, text);
 	control_reloaded(s, false, generation, text);   /* who still waits for the switch */
 	configs_sweep(s);
 }
@@ -343,7 +404,7 @@ perform(struct supervisor *s, const struct reload_action *a, struct reload_event
 		to_policy(s, a);
 		break;
 	case RELOAD_DO_SERVING:
-		do_serving(s, a->generation);
+		do_serving(s, a->generation, a->old);
 		break;
 	case RELOAD_DO_REFUSE:
 		do_refuse(s, a);
@@ -445,14 +506,22 @@ int
 generation_check(struct supervisor *s, char *buf, size_t cap)
 {
 	const struct config *shown = generation_shown(s);
+	char warnings[4096];
 	struct manifest *is = NULL;
+	struct secret_files *files = NULL;
 	size_t n = 0;
-	int r = files_load(s, &is, buf, cap);
+	int r = files_load(s, &is, &files, buf, cap);
 
 	if (r < 0)
 		return r;
+	secrets_files_free(&files);
+	if (buf[0]) {
+		snprintf(warnings, sizeof warnings, "%s", buf);
+		warn_lines(s->reload.serving, warnings);
+	}
 	buf[0] = 0;
-	if (shown && manifest_hash(shown->manifest) == manifest_hash(is)) {
+	r = members_known(s, &is);
+	if (r == 0 && shown && manifest_same_base(shown->manifest, is)) {
 		snprintf(buf, cap, "nothing changed\n");
 	} else if (shown) {
 		n = member_lines(shown->manifest, is, "-", buf, cap, n);
@@ -465,7 +534,7 @@ generation_check(struct supervisor *s, char *buf, size_t cap)
 			snprintf(buf, cap, "same members and models; other settings changed\n");
 	}
 	manifest_free(&is);
-	return 0;
+	return r;
 }
 
 void

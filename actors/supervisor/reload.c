@@ -140,7 +140,7 @@ static void
 drain_policy(struct reload_policy *p, mono_ns now, struct reload_actions *ret)
 {
 	if (!p->ready) { /* still loading: it does not listen yet, and owes nothing */
-		kill_policy(p, "no longer needed", ret);
+		kill_policy(p, "is no longer needed", ret);
 		p->draining = true;
 		return;
 	}
@@ -257,7 +257,7 @@ on_active(struct reload *m, mono_ns now, struct reload_ingress *in, uint32_t pol
 	if (!want || policy == m->want || policy == 0 || before != m->want || !alive(want))
 		return;
 	/* It left a process that is alive: for good, since what was closed stays closed. */
-	kill_policy(want, "an ingress lost its connection to it", ret);
+	kill_policy(want, "lost its connection to an ingress", ret);
 	in->told = policy;
 	in->told_ns = now;
 }
@@ -274,7 +274,7 @@ watch(struct reload *m, mono_ns now, struct reload_actions *ret)
 		if (!alive(p))
 			continue;
 		if (!p->ready && now > p->born_ns + limit)
-			kill_policy(p, "not ready by the load deadline", ret);
+			kill_policy(p, "was not ready by the load deadline", ret);
 		else if (p->draining && now > p->drained_ns + DRAIN_DEADLINE_NS)
 			kill_policy(p, "did not exit after drain", ret);
 	}
@@ -441,7 +441,9 @@ settle(struct reload *m, mono_ns now, struct reload_actions *ret)
 						.generation = m->serving});
 		return;
 	}
-	act(ret, (struct reload_action){.type = RELOAD_DO_SERVING, .generation = m->serving});
+	/* `old` goes with it: a reload that waits ends probation before this is performed. */
+	act(ret, (struct reload_action){.type = RELOAD_DO_SERVING, .generation = m->serving,
+					.old = m->old});
 	m->probation_until_ns = now + m->settings.probation_ns;
 	m->state = m->old ? RELOAD_PROBATION : RELOAD_IDLE;
 }
@@ -489,6 +491,15 @@ retire(struct reload *m, mono_ns now, struct reload_actions *ret)
 		     p->generation != m->old && switching_over(m)))
 			drain_policy(p, now, ret);
 	}
+}
+
+bool
+reload_all_ask(const struct reload *m)
+{
+	for (unsigned i = 0; i < RELOAD_INGRESSES; i++)
+		if (m->ingress[i].incarnation && m->ingress[i].asking == 0)
+			return false;
+	return true;
 }
 
 uint32_t
@@ -616,7 +627,7 @@ apply(struct reload *m, mono_ns now, const struct reload_event *event, struct re
 		break;
 	case RELOAD_HOLE:
 		if (p && alive(p))
-			kill_policy(p, "an ingress saw a hole in its answers", ret);
+			kill_policy(p, "left a hole in its answers to an ingress", ret);
 		break;
 	case RELOAD_TICK:
 		break;

@@ -32,8 +32,10 @@
 #include <stdbool.h>
 #include "shm/roster.h"
 
+#ifndef RELOAD_POLICIES                 /* a model of the switch takes smaller tables */
 #define RELOAD_POLICIES  32u            /* policy processes alive at once, draining ones too */
 #define RELOAD_INGRESSES 64u            /* bits of reload_policy.reach */
+#endif
 #define RELOAD_ACTIONS   512u
 
 struct reload_settings {
@@ -73,7 +75,8 @@ enum reload_action_type {
 	RELOAD_DO_DRAIN,        /* policy */
 	RELOAD_DO_KILL_POLICY,  /* policy, why */
 	RELOAD_DO_KILL_INGRESS, /* ingress, why */
-	RELOAD_DO_SERVING,      /* generation is in force: every live ingress has acknowledged */
+	RELOAD_DO_SERVING,      /* generation is in force, old was: every live ingress has
+				 * acknowledged */
 	RELOAD_DO_REFUSE,       /* generation, why: it did not come up; the old one serves on */
 	RELOAD_DO_ROLLED_BACK,  /* generation: in force again */
 	RELOAD_DO_SETTLED,      /* probation over: generation stays */
@@ -82,6 +85,7 @@ enum reload_action_type {
 struct reload_action {
 	enum reload_action_type type;
 	uint32_t ingress, policy, generation;
+	uint32_t old;                           /* SERVING: the one before; 0: a first start */
 	const char *why;                        /* static text */
 };
 
@@ -136,5 +140,6 @@ void reload_step(struct reload *m, mono_ns now, const struct reload_event *event
 	/* ret is emptied first.  Unknown incarnations are ignored: late words of the dead. */
 bool reload_busy(const struct reload *m);
 	/* Something waits for time: tick every 20 ms; otherwise once a second is enough. */
+bool reload_all_ask(const struct reload *m);            /* each ready ingress has somebody to ask */
 uint32_t reload_standby(const struct reload *m);        /* the process ready to take over; 0 none */
 const char *reload_state_name(enum reload_state state);

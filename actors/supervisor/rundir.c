@@ -3,6 +3,11 @@
  * <run>/lock   held by an open-file-description write lock while the supervisor lives.
  * <run>/pids   boot id, then `pid start-ticks role index incarnation` per child: children survive
  *              the supervisor by design, and its successor ends exactly these before it binds.
+ * <run>/hash-seed  of the index; stays (common/seed.h).
+ * <run>/<role>/        for each role that binds sockets, the role's own: only it can make a name
+ *              there, only its group (rights.h: who is to reach it) can enter.
+ * <run>/admin.sock     leads to admin/admin.sock; that folder is entered by the run directory's
+ *              group, as is the run directory: operators.
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -18,6 +23,7 @@
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "actors/common/rights.h"
 
 /* A predecessor's children that do not end by then are killed. */
 #define ORPHAN_FRONT_MS 3000            /* ingress: answers short enough are finished */
@@ -156,14 +162,18 @@ end_orphans(const struct supervisor *s)
 	end_all(back, n_back, ORPHAN_BACK_MS);
 }
 
+/* Takes fd. */
 static void
-remove_sockets(const struct supervisor *s)
+remove_sockets_in(int fd)
 {
-	DIR *dir = opendir(s->options.run_dir);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 
-	if (!dir)
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
 		return;
+	}
 	while ((e = readdir(dir)) != NULL) {
 		size_t n = strlen(e->d_name);
 
@@ -171,6 +181,67 @@ remove_sockets(const struct supervisor *s)
 			unlinkat(dirfd(dir), e->d_name, 0);
 	}
 	closedir(dir);
+}
+
+static int
+folder_open(const struct supervisor *s, enum process_role role)
+{
+	return openat(s->run_fd, process_role_name(role),
+		      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static void
+remove_sockets(const struct supervisor *s)
+{
+	remove_sockets_in(openat(s->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	for (unsigned role = 0; role < ROLE_COUNT; role++)
+		if (pm_rights(role)->keeps & PM_RIGHT_SOCKETS)
+			remove_sockets_in(folder_open(s, role));
+}
+
+/* A role's folder, its own whoever it belonged to before. */
+static int
+folder_make(const struct supervisor *s, enum process_role role, gid_t operators)
+{
+	uid_t uid = program_uid(s, role);
+	gid_t gid = role == ROLE_ADMIN ? operators : s->uids ? (gid_t)uid : getegid();
+	mode_t mode = role == ROLE_ADMIN ? 02750 : 0750; /* its sockets: the folder's group */
+	struct stat st;
+	int fd, r = 0;
+	bool give;
+
+	if (mkdirat(s->run_fd, process_role_name(role), 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = folder_open(s, role);
+	if (fd < 0)
+		return -errno;
+	/* Ours first: what is another's we may not be able to change the mode of. */
+	give = s->uids || (fstat(fd, &st) == 0 && st.st_uid != uid);
+	if ((give && fchown(fd, geteuid(), gid) < 0) || fchmod(fd, mode) < 0 ||
+	    (give && fchown(fd, uid, gid) < 0))
+		r = -errno;
+	close(fd);
+	return r;
+}
+
+static int
+folders_make(const struct supervisor *s, const char **why)
+{
+	struct stat st;
+	int r = 0;
+
+	*why = "cannot make the roles' folders in the run directory";
+	if (fstat(s->run_fd, &st) < 0)
+		return -errno;
+	/* They pass through it to their own. */
+	if (s->uids && !(st.st_mode & S_IXOTH) && fchmod(s->run_fd, (st.st_mode & 07777) | 1) < 0)
+		return -errno;
+	for (unsigned role = 0; role < ROLE_COUNT && r == 0; role++)
+		if (pm_rights(role)->keeps & PM_RIGHT_SOCKETS)
+			r = folder_make(s, role, st.st_gid);
+	if (r == 0 && symlinkat("admin/admin.sock", s->run_fd, "admin.sock") < 0)
+		r = -errno;
+	return r;
 }
 
 int
@@ -190,6 +261,11 @@ rundir_open(struct supervisor *s, const char **why)
 		*why = "cannot make the run directory";
 		return r;
 	}
+	s->run_fd = open(s->options.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->run_fd < 0) {
+		*why = "cannot open the run directory";
+		return -errno;
+	}
 	path_of(s, path, sizeof path, "lock");
 	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (s->lock_fd < 0) {
@@ -200,13 +276,14 @@ rundir_open(struct supervisor *s, const char **why)
 		*why = "another pointsman runs in this directory";
 		r = -errno;
 		close(s->lock_fd);
-		s->lock_fd = -1;
+		close(s->run_fd);
+		s->lock_fd = s->run_fd = -1;
 		return r;
 	}
 	end_orphans(s);
 	remove_sockets(s);
 	rundir_note_pids(s);
-	return 0;
+	return folders_make(s, why);
 }
 
 void
@@ -214,12 +291,14 @@ rundir_note_pids(const struct supervisor *s)
 {
 	char path[128], temp[128], boot[64];
 	FILE *f;
+	int fd;
 
 	if (s->lock_fd < 0)
 		return;
 	path_of(s, path, sizeof path, "pids");
 	path_of(s, temp, sizeof temp, "pids.new");
-	f = fopen(temp, "we");
+	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	f = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!f) {
 		log_error("pids file=%s error=\"%s\": a successor could not end our children", temp,
 			  strerror(errno));
@@ -250,5 +329,6 @@ rundir_close(struct supervisor *s)
 	path_of(s, path, sizeof path, "pids");
 	unlink(path);
 	close(s->lock_fd); /* the lock goes with it; the file stays: removing it would race */
-	s->lock_fd = -1;
+	close(s->run_fd);
+	s->lock_fd = s->run_fd = -1;
 }

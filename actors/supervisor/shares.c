@@ -1,8 +1,8 @@
 /* actors/supervisor/shares.c -- which process holds which segment, and with what right.
  *
- * Rights are descriptors: a reader only ever gets the read-only one, and the memfd's mode 0400
- * keeps other uids from reopening it (segment.c).  All processes run under the supervisor's uid for
- * now, so between ourselves the right guards against mistakes, not against malice.
+ * Rights are descriptors: a reader only ever gets the read-only one.  The memfd is ours, with mode
+ * 0400 (segment.c), so that a process of another uid cannot reopen it; one of our uid could change
+ * that mode, and has given up the calls for it (rights.h).
  */
 #include "actors/supervisor/supervisor.h"
 
@@ -28,6 +28,14 @@ shares_add(struct supervisor *s, const struct segment *seg, enum segment_kind ki
 	return 0;
 }
 
+/* What belongs to one generation of the documents. */
+static bool
+of_config(const struct share *share)
+{
+	return share->kind == SEGMENT_CONFIG || share->kind == SEGMENT_SECRETS ||
+	       share->kind == SEGMENT_TRUST || share->kind == SEGMENT_PROBES;
+}
+
 static void
 share_remove(struct supervisor *s, unsigned i)
 {
@@ -40,7 +48,7 @@ void
 shares_drop(struct supervisor *s, uint32_t incarnation)
 {
 	for (unsigned i = s->n_shares; i-- > 0;)
-		if (s->share[i].incarnation == incarnation && s->share[i].kind != SEGMENT_CONFIG &&
+		if (s->share[i].incarnation == incarnation && !of_config(&s->share[i]) &&
 		    s->share[i].role != ROLE_SUPERVISOR)
 			share_remove(s, i);
 }
@@ -49,7 +57,7 @@ void
 shares_drop_config(struct supervisor *s, uint32_t generation)
 {
 	for (unsigned i = s->n_shares; i-- > 0;)
-		if (s->share[i].kind == SEGMENT_CONFIG && s->share[i].generation == generation)
+		if (of_config(&s->share[i]) && s->share[i].generation == generation)
 			share_remove(s, i);
 }
 
@@ -92,8 +100,22 @@ share_access(const struct share *share, enum process_role role, uint32_t incarna
 	case SEGMENT_ROSTER:
 		return role == ROLE_INGRESS || role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ
 										       : SHARE_NO;
+	case SEGMENT_PINS:              /* every ingress, whichever incarnation */
+		if (role == ROLE_INGRESS)
+			return SHARE_WRITE;
+		return role == ROLE_POLICY || role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ
+										      : SHARE_NO;
 	case SEGMENT_CONFIG:
 		return share->generation == generation ? SHARE_READ : SHARE_NO;
+	case SEGMENT_SECRETS:           /* both ends of TLS are there, and nowhere else */
+		return role == ROLE_INGRESS && share->generation == generation ? SHARE_READ
+									       : SHARE_NO;
+	case SEGMENT_TRUST:             /* /tokenize needs no API key */
+		return role == ROLE_POLICY && share->generation == generation ? SHARE_READ
+									      : SHARE_NO;
+	case SEGMENT_PROBES:            /* /v1/models does */
+		return role == ROLE_METRICS && share->generation == generation ? SHARE_READ
+									       : SHARE_NO;
 	case SEGMENT_NONE:
 	case SEGMENT_KINDS:
 		break;
@@ -109,7 +131,7 @@ share_send(struct outbox *out, int sock, const struct share *share, bool write)
 		.role = (uint8_t)share->role,
 		.index = share->index,
 		.incarnation =
-			share->kind == SEGMENT_CONFIG ? share->generation : share->incarnation,
+			of_config(share) ? share->generation : share->incarnation,
 		.writable = write,
 		.generation = share->generation,
 	};
@@ -163,14 +185,14 @@ in_the_way(enum process_role role)
 }
 
 static void
-announce(struct supervisor *s, const struct share *share, bool front)
+announce(struct supervisor *s, const struct share *share, bool front, bool policies)
 {
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		struct child *c = s->child[i];
 
 		if (!c || in_the_way(c->role) != front ||
 		    (c->role == share->role && c->incarnation == share->incarnation) ||
-		    (share->kind == SEGMENT_CONFIG && c->role == ROLE_POLICY) ||
+		    (of_config(share) && c->role == ROLE_POLICY && !policies) ||
 		    (share->owed_ns && c->born_ns > share->owed_ns))        /* born with it */
 			continue;
 		send_one(s, c, share);
@@ -188,8 +210,8 @@ void
 shares_announce_owner(struct supervisor *s, uint32_t incarnation)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
-		if (s->share[i].incarnation == incarnation && s->share[i].kind != SEGMENT_CONFIG) {
-			announce(s, &s->share[i], true);
+		if (s->share[i].incarnation == incarnation && !of_config(&s->share[i])) {
+			announce(s, &s->share[i], true, false);
 			s->share[i].owed_ns = clock_mono();
 		}
 }
@@ -198,9 +220,57 @@ void
 shares_announce_config(struct supervisor *s, uint32_t generation)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
-		if (s->share[i].kind == SEGMENT_CONFIG && s->share[i].generation == generation) {
-			announce(s, &s->share[i], true);
+		if (of_config(&s->share[i]) && s->share[i].generation == generation) {
+			announce(s, &s->share[i], true, false);
 			s->share[i].owed_ns = clock_mono();
+		}
+}
+
+static struct share *
+config_share(struct supervisor *s, uint32_t generation)
+{
+	for (unsigned i = 0; i < s->n_shares; i++)
+		if (s->share[i].kind == SEGMENT_CONFIG && s->share[i].generation == generation)
+			return &s->share[i];
+	return NULL;
+}
+
+int
+shares_replace_config(struct supervisor *s, const struct segment *seg, uint32_t generation)
+{
+	struct share *share = config_share(s, generation);
+	int ro_fd;
+
+	if (!share)
+		return -ENOENT;
+	ro_fd = segment_readonly_fd(seg);
+	if (ro_fd < 0)
+		return ro_fd;
+	close(share->ro_fd);
+	share->ro_fd = ro_fd;
+	share->rw_fd = seg->fd;
+	return 0;
+}
+
+void
+shares_announce_found(struct supervisor *s, uint32_t generation)
+{
+	struct share *share = config_share(s, generation);
+
+	if (!share)
+		return;
+	announce(s, share, true, true);
+	share->owed_ns = clock_mono();
+}
+
+void
+shares_flush_owner(struct supervisor *s, uint32_t incarnation)
+{
+	for (unsigned i = 0; i < s->n_shares; i++)
+		if (s->share[i].owed_ns && s->share[i].incarnation == incarnation &&
+		    !of_config(&s->share[i])) {
+			announce(s, &s->share[i], false, false);
+			s->share[i].owed_ns = 0;
 		}
 }
 
@@ -209,7 +279,7 @@ shares_flush(struct supervisor *s, mono_ns until)
 {
 	for (unsigned i = 0; i < s->n_shares; i++)
 		if (s->share[i].owed_ns && s->share[i].owed_ns <= until) {
-			announce(s, &s->share[i], false);
+			announce(s, &s->share[i], false, false);
 			s->share[i].owed_ns = 0;
 		}
 }

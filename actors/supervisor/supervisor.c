@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "actors/common/seed.h"
 #include "shm/index.h"
 
 #define MS 1000000ull
@@ -31,6 +32,8 @@
 /* Files are written one after the other and signals come in bursts: one reload sees them all. */
 #define HUP_SETTLE_NS   (25 * MS)
 #define IDLE_MS         1000            /* heartbeat of our own segment */
+/* Given to nobody: Debian hands out none there by itself, systemd's own begin at 61184. */
+#define FIRST_UID       60800u
 #define JOURNAL_BYTES   (64u << 10)
 #define EXIT_USAGE      64
 #define EXIT_REFUSED    78
@@ -38,14 +41,50 @@
 static void
 usage(FILE *to)
 {
-	fprintf(to, "usage: pointsman [-nv] [-c PATH]... [-r DIR]\n"
+	fprintf(to, "usage: pointsman [-nv] [-c PATH]... [-r DIR] [--protect WHAT] [--uids FIRST]\n"
+		    "                 [--seed SEED]\n"
 		    "  -c PATH    a configuration file, or a directory of *.yaml "
 		    "(default " DEFAULT_CONFIG ")\n"
 		    "  -n         check the configuration, print every error, change nothing\n"
 		    "  -r DIR     run directory: lock, sockets (default " DEFAULT_RUN_DIR ")\n"
 		    "  -v         log debug lines too\n"
+		    "  --protect WHAT  uids,rights (default), one of them, or none: user ids of "
+		    "their own\n"
+		    "             where started as root; rights that each process gives up\n"
+		    "  --uids FIRST  user and group ids are this and a role's number "
+		    "(default %u)\n"
+		    "  --seed SEED  of the index's hashes: 16 hexadecimal digits, or a file that "
+		    "has them;\n"
+		    "             for replicas that share one (default: DIR/" PM_SEED_FILE ", made "
+		    "at the first start)\n"
 		    "  --help, --version\n"
-		    "SIGHUP reloads, SIGTERM drains and ends, a second SIGTERM ends at once.\n");
+		    "SIGHUP reloads, SIGUSR2 replaces the ingress processes, SIGTERM drains and "
+		    "ends,\n"
+		    "a second SIGTERM ends at once.\n",
+		FIRST_UID);
+}
+
+static bool
+protect_parse(struct options *o, const char *text)
+{
+	bool none = strcmp(text, "none") == 0, both = strcmp(text, "uids,rights") == 0;
+
+	o->uids = both || strcmp(text, "uids") == 0;
+	o->rights = both || strcmp(text, "rights") == 0;
+	return none || o->uids || o->rights;
+}
+
+#define UIDS_LAST (UINT32_MAX - ROLE_COUNT - 1)          /* the last role's number is one too */
+
+static bool
+uids_parse(struct options *o, const char *text)
+{
+	char *end;
+	unsigned long first = strtoul(text, &end, 10);
+
+	o->first_uid = (uint32_t)first;
+	return text[0] >= '0' && text[0] <= '9' && *end == 0 && first >= 1 &&
+	       first <= UIDS_LAST;
 }
 
 /* -1: go on; else exit with that. */
@@ -53,11 +92,14 @@ static int
 options_parse(struct options *o, int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'},
+		{"protect", required_argument, NULL, 'p'}, {"uids", required_argument, NULL, 'u'},
+		{"seed", required_argument, NULL, 's'}, {0}};
 	static char default_path[] = DEFAULT_CONFIG;
 	int c;
 
-	*o = (struct options){.run_dir = DEFAULT_RUN_DIR, .level = LEVEL_INFO};
+	*o = (struct options){.run_dir = DEFAULT_RUN_DIR, .level = LEVEL_INFO, .uids = true,
+			      .rights = true, .first_uid = FIRST_UID};
 	o->paths = calloc((size_t)argc + 1, sizeof *o->paths);
 	if (!o->paths)
 		return 1;
@@ -67,6 +109,19 @@ options_parse(struct options *o, int argc, char **argv)
 		case 'n': o->check_only = true; break;
 		case 'r': o->run_dir = optarg; break;
 		case 'v': o->level = LEVEL_DEBUG; break;
+		case 'p':
+			if (protect_parse(o, optarg))
+				break;
+			fprintf(stderr, "pointsman: --protect \"%s\": must be uids,rights, uids, "
+				"rights or none\n", optarg);
+			return EXIT_USAGE;
+		case 'u':
+			if (uids_parse(o, optarg))
+				break;
+			fprintf(stderr, "pointsman: --uids \"%s\": must be a number from 1 to %u\n",
+				optarg, UIDS_LAST);
+			return EXIT_USAGE;
+		case 's': o->seed = optarg; break;
 		case 'h': usage(stdout); return 0;
 		case 'V': printf("pointsman %s\n", PM_VERSION); return 0;
 		default: usage(stderr); return EXIT_USAGE;
@@ -85,27 +140,39 @@ options_parse(struct options *o, int argc, char **argv)
 static struct manifest *
 manifest_read(const struct options *o)
 {
-	struct yaml_errors errs = {0};
+	struct yaml_errors errs = {0}, warnings = {0};
+	struct secret_files *files = NULL;
 	struct manifest *manifest = NULL;
 	int r = manifest_load_paths(o->paths, o->n_paths, &manifest, &errs);
 
 	if (r < 0 && errs.n == 0)
 		fprintf(stderr, "pointsman: cannot load the configuration: %s\n", strerror(-r));
+	if (r == 0) {
+		r = secrets_read(manifest, &files, &errs, &warnings);
+		if (r == -ENOMEM)
+			fprintf(stderr, "pointsman: out of memory\n");
+	}
+	secrets_files_free(&files);
 	yaml_errors_print(&errs, stderr);
+	if (o->check_only)              /* else the log will have them, with the generation */
+		yaml_errors_print(&warnings, stderr);
 	yaml_errors_free(&errs);
-	return r < 0 ? NULL : manifest;
+	yaml_errors_free(&warnings);
+	if (r < 0)
+		manifest_free(&manifest);
+	return manifest;
 }
 
 static int
 check(const struct options *o)
 {
 	struct manifest *manifest = manifest_read(o);
+	char text[160];
 
 	if (!manifest)
 		return 1;
-	printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, %u workers\n",
-	       manifest->n_models, manifest->n_policies, manifest->n_pools, manifest->n_sets,
-	       manifest->n_members);
+	manifest_say(manifest, text, sizeof text);
+	printf("configuration ok: %s\n", text);
 	manifest_free(&manifest);
 	return 0;
 }
@@ -161,6 +228,8 @@ signals_open(struct supervisor *s)
 	return s->signal_fd < 0 ? -errno : 0;
 }
 
+#define NICE_LIMIT 20                   /* background.h: back to a nice value of 0 */
+
 /* Every process holds descriptors per connection or segment: as many as we may. */
 static void
 limits_raise(void)
@@ -171,7 +240,15 @@ limits_raise(void)
 		r.rlim_cur = r.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &r);
 	}
+	/* Without capabilities, this is what lets them come back from the background. */
+	if (getrlimit(RLIMIT_NICE, &r) == 0 && r.rlim_cur < NICE_LIMIT) {
+		r.rlim_cur = NICE_LIMIT;
+		r.rlim_max = r.rlim_max < NICE_LIMIT ? NICE_LIMIT : r.rlim_max;
+		setrlimit(RLIMIT_NICE, &r);
+	}
 }
+
+#define FOUND_EXPECTED 64u              /* members of a set that finds them: nobody knows yet */
 
 /* Index slot ids: six per row (two exact, two speculative, two demoted), and room for growth. */
 static uint32_t
@@ -180,6 +257,9 @@ slots_wanted(const struct manifest *m)
 	static const uint32_t sizes[] = {62, 254, 1022, 4094, 16382};
 	uint32_t want = 6 * (m->n_members + m->n_members / 2 + 4);
 
+	for (uint32_t i = 0; i < m->n_sets; i++)
+		if (m->sets[i].discovery.source != MANIFEST_SOURCE_NONE)
+			want += 6 * FOUND_EXPECTED;
 	if (m->gateway.index_max_slots)
 		return m->gateway.index_max_slots;
 	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -188,14 +268,24 @@ slots_wanted(const struct manifest *m)
 	return 65534;
 }
 
+/* An option and no field of the configuration: what the index holds was hashed with it from the
+ * start to the end of a run. */
 static int
-segments_open(struct supervisor *s, const struct manifest *manifest)
+seed_take(const struct supervisor *s, uint64_t *ret, const char **why)
 {
-	uint64_t seed = 0;
+	int r = s->options.seed ? pm_seed_given(s->options.seed, ret, why) :
+				  pm_seed_keep(s->run_fd, ret, why);
+
+	if (r > 0)
+		log_info("hash seed: made, kept as %s/" PM_SEED_FILE, s->options.run_dir);
+	return r < 0 ? r : 0;
+}
+
+static int
+segments_open(struct supervisor *s, const struct manifest *manifest, uint64_t seed)
+{
 	int r;
 
-	if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-		seed = clock_wall();
 	r = rows_create(&s->rows, ROWS_DEFAULT);
 	if (r == 0)
 		r = shares_add(s, &s->rows.seg, SEGMENT_ROWS, ROLE_SUPERVISOR, 0, 0, 0);
@@ -204,6 +294,10 @@ segments_open(struct supervisor *s, const struct manifest *manifest)
 				 seed);
 	if (r == 0)
 		r = shares_add(s, &s->index, SEGMENT_INDEX, ROLE_KVEVENTS, 0, 0, 0);
+	if (r == 0)
+		r = pins_create(&s->pins, manifest->gateway.limits.pinned_responses);
+	if (r == 0)
+		r = shares_add(s, &s->pins.seg, SEGMENT_PINS, ROLE_INGRESS, 0, 0, 0);
 	if (r == 0)
 		r = roster_create(&s->roster);
 	if (r == 0)
@@ -226,10 +320,43 @@ segments_open(struct supervisor *s, const struct manifest *manifest)
 	return 0;
 }
 
+/* Admin binds its port itself, and has no capabilities. */
+static int
+admin_port_check(const struct supervisor *s, const struct manifest *manifest, const char **why)
+{
+	unsigned free_from = 1024;
+	FILE *f;
+
+	if (geteuid() != 0 || (!s->uids && !s->options.rights))
+		return 0;
+	f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+	if (f && fscanf(f, "%u", &free_from) != 1)
+		free_from = 1024;
+	if (f)
+		fclose(f);
+	if (manifest->gateway.admin.port == 0 || manifest->gateway.admin.port >= free_from)
+		return 0;
+	*why = "GatewayBackend spec.admin.listen is a port that only root may bind, and "
+	       "pointsman-admin has given that up: choose one from 1024 on";
+	return -EACCES;
+}
+
+static int
+secrets_make(struct supervisor *s)
+{
+	if (getrandom(s->key, sizeof s->key, 0) != (ssize_t)sizeof s->key ||
+	    getrandom(&s->note, sizeof s->note, 0) != (ssize_t)sizeof s->note ||
+	    getrandom(&s->look, sizeof s->look, 0) != (ssize_t)sizeof s->look)
+		return -EIO;
+	s->note |= 1;                   /* 0 is what those have who may not tell */
+	return 0;
+}
+
 static int
 supervisor_open(struct supervisor *s, const char **why)
 {
 	struct manifest *manifest = manifest_read(&s->options);
+	uint64_t seed = 0;
 	int r;
 
 	*why = "its configuration has errors";
@@ -242,9 +369,19 @@ supervisor_open(struct supervisor *s, const char **why)
 		*why = "cannot find its own program";
 	if (r == 0 && (r = programs_check(s)) < 0)
 		*why = "a program of the set is missing beside it";
+	if (r == 0 && (r = secrets_make(s)) < 0)
+		*why = "the kernel gives no random numbers";
+	if (r == 0 && (r = discovery_new(&s->discovery)) < 0)
+		*why = "cannot watch files and ask names";
+	if (r == 0) {
+		programs_uids(s);
+		r = admin_port_check(s, manifest, why);
+	}
 	if (r == 0)
 		r = rundir_open(s, why);
-	if (r == 0 && (r = segments_open(s, manifest)) < 0)
+	if (r == 0)
+		r = seed_take(s, &seed, why);
+	if (r == 0 && (r = segments_open(s, manifest, seed)) < 0)
 		*why = "cannot make shared memory";
 	if (r == 0)
 		r = listeners_open(s, manifest, why);
@@ -280,11 +417,13 @@ supervisor_close(struct supervisor *s)
 	control_close(s);
 	listeners_close(s);
 	generation_close(s);
+	discovery_free(&s->discovery);
 	for (unsigned i = s->n_shares; i-- > 0;)
 		close(s->share[i].ro_fd);
 	s->n_shares = 0;
 	process_detach(&s->process);
 	roster_detach(&s->roster);
+	pins_detach(&s->pins);
 	segment_detach(&s->index);
 	rows_detach(&s->rows);
 	free(s->seat);
@@ -311,8 +450,9 @@ on_signals(struct supervisor *s)
 				s->hup_due_ns = clock_mono() + HUP_SETTLE_NS;
 			break;
 		case SIGUSR2:
-			log_warn("SIGUSR2: replacing ingress in place is not supported yet; "
-				 "nothing done");
+			log_info("replace: asked for by SIGUSR2");
+			if (!s->draining)
+				seats_replace(s);
 			break;
 		default:
 			if (s->draining)
@@ -322,14 +462,17 @@ on_signals(struct supervisor *s)
 		}
 }
 
-enum { POLL_SIGNAL, POLL_CONTROL, POLL_CLIENTS, POLL_CHILDREN = POLL_CLIENTS + CONTROL_CLIENTS,
+enum { POLL_SIGNAL, POLL_CONTROL, POLL_DISCOVERY, POLL_CLIENTS,
+	POLL_CHILDREN = POLL_CLIENTS + CONTROL_CLIENTS,
 	POLL_MAX = POLL_CHILDREN + CHILDREN_MAX };
 
 static int
 turn_ms(const struct supervisor *s, mono_ns now)
 {
-	mono_ns next = children_next(s);
+	mono_ns next = children_next(s), found = members_next(s);
 
+	if (found && next != 1 && (!next || found < next))
+		next = found;
 	if (s->hup_due_ns && (!next || s->hup_due_ns < next))
 		next = s->hup_due_ns;
 	if (s->draining || reload_busy(&s->reload) || next == 1)
@@ -339,11 +482,12 @@ turn_ms(const struct supervisor *s, mono_ns now)
 	return (next - now) / MS + 1 < IDLE_MS ? (int)((next - now) / MS + 1) : IDLE_MS;
 }
 
-/* READY means that every seat is taken by a process that serves. */
+/* READY means that every seat is taken by a process that serves: an ingress accepts, because it has
+ * somebody to ask. */
 static void
 tell_manager(struct supervisor *s)
 {
-	bool all = s->reload.serving > 0;
+	bool all = s->reload.serving > 0 && reload_all_ask(&s->reload);
 
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)
 		all = all && (!s->child[i] || s->child[i]->state >= ROSTER_READY);
@@ -364,6 +508,8 @@ turn(struct supervisor *s)
 
 	pfd[POLL_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
 	pfd[POLL_CONTROL] = (struct pollfd){.fd = s->control_fd, .events = POLLIN};
+	pfd[POLL_DISCOVERY] =
+		(struct pollfd){.fd = discovery_fd(s->discovery), .events = POLLIN};
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
 		pfd[POLL_CLIENTS + i] = (struct pollfd){.fd = s->client[i].fd,
 			.events = (short)(POLLIN | (s->client[i].out.n ? POLLOUT : 0))};
@@ -407,6 +553,7 @@ turn(struct supervisor *s)
 	}
 	generation_event(s, &(struct reload_event){.type = RELOAD_TICK});
 	children_tick(s, now);
+	members_tick(s, now);
 	fleet_tick(s, now);
 	tell_manager(s);
 	atomic_store_explicit(&s->process.seg.head->heartbeat_ns, now, memory_order_relaxed);
@@ -420,10 +567,11 @@ main(int argc, char **argv)
 	const char *why = "";
 	int r;
 
-	*s = (struct supervisor){.lock_fd = -1, .signal_fd = -1, .control_fd = -1, .exit_code = 0};
+	*s = (struct supervisor){.lock_fd = -1, .run_fd = -1, .signal_fd = -1, .control_fd = -1};
 	s->rows.seg.fd = s->index.fd = s->roster.seg.fd = s->process.seg.fd = -1;
 	for (unsigned i = 0; i < CONFIGS_MAX; i++)
-		s->config[i].seg.fd = -1;
+		s->config[i] = (struct config){
+			.seg.fd = -1, .secrets.fd = -1, .trust.fd = -1, .probes.fd = -1};
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
 		s->client[i].fd = -1;
 	reload_init(&s->reload);

@@ -1,22 +1,27 @@
 /* actors/supervisor/supervisor.h -- the state of the process that starts all others.
  *
  * One loop, no threads.  Each part has its own file: rundir (lock, pids), listeners, fleet (rows of
- * the worker table), shares (who holds which segment), children (birth, watch, death), reload (pure
- * state machine), generation (performs its actions), control (pointsctl), ending (drain),
- * supervisor (life, loop).
+ * the worker table), shares (who holds which segment), children (birth, watch, death), seats (who
+ * is to be there, SIGUSR2), reload (pure state machine), generation (performs its actions), members
+ * (what is found becomes rows and documents), discovery (where it is found), control (pointsctl),
+ * ending (drain), supervisor (life, loop).
  *
  * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
  */
 #pragma once
 #include <sys/types.h>
+#include "actors/supervisor/discovery.h"
 #include "actors/supervisor/notify.h"
 #include "actors/common/config.h"
+#include "actors/common/secrets.h"
+#include "actors/common/token.h"
 #include "actors/common/log.h"
 #include "actors/supervisor/reload.h"
 #include "proto/messages.h"
 #include "shm/arena.h"
 #include "shm/cell.h"
 #include "shm/process.h"
+#include "shm/pins.h"
 #include "shm/roster.h"
 #include "shm/rows.h"
 #include "shm/slot.h"
@@ -71,13 +76,17 @@ struct seat {
 	uint32_t restarts;
 	mono_ns restart_ns, backoff_ns;
 	uint32_t adopter;                       /* ingress that accepts for it; 0 none */
+	uint32_t predecessor;                   /* serves until the sitter can; 0 none */
 	char last_exit[128];
 };
 
 struct listener {
 	uint32_t index;                         /* of the ingress it belongs to */
 	int fd;                                 /* owned */
-	char address[128];                      /* host:port, the port as bound */
+	char address[128];                      /* host:port, the port as bound; unix:/path */
+	dev_t dev;                              /* of the unix socket's file */
+	ino_t ino;                              /* 0: TCP */
+	bool tls;                               /* clients speak TLS there */
 };
 
 struct control_client {
@@ -91,6 +100,7 @@ struct config {                         /* one generation's documents */
 	uint32_t generation;                    /* 0: free */
 	struct manifest *manifest;
 	struct segment seg;
+	struct segment secrets, trust, probes;  /* fd -1: it names no files */
 };
 
 struct options {
@@ -98,30 +108,44 @@ struct options {
 	unsigned n_paths;
 	const char *run_dir;
 	bool check_only;
+	bool uids, rights;                      /* --protect */
+	uint32_t first_uid;                     /* --uids; a role's is its number more */
+	const char *seed;                       /* --seed, borrowed; NULL: kept in run_dir */
 	enum log_level level;
 };
 
 struct supervisor {
 	struct options options;
 	char bin_dir[256];                      /* where our sibling programs are */
-	int lock_fd, signal_fd, control_fd;
+	int lock_fd, run_fd, signal_fd, control_fd;
+	bool uids;                              /* each role has its own user id */
+	uint8_t key[TOKEN_KEY];                 /* of this run: token.h */
+	uint64_t note;                          /* of this run: who may tell kvevents */
+	uint64_t look;                          /* of this run: who may look at events there */
 	struct reload reload;
 	struct config config[CONFIGS_MAX];
 	uint32_t last_generation;
 	struct rows rows;
 	struct segment index;
 	struct roster roster;
+	struct pins pins;
 	struct process_segment process;
 	struct share share[SHARES_MAX];
 	unsigned n_shares;
 	struct child *child[CHILDREN_MAX];
 	struct seat *seat;                      /* owned */
 	unsigned n_seats;
+	struct poison_ring poison;              /* of dead ingresses: their successors' */
 	struct seat policies; /* no place of its own: deaths so far, the last one's why */
 	struct listener *listener;              /* owned */
 	unsigned n_listeners;
 	struct control_client client[CONTROL_CLIENTS];
 	mono_ns removed_ns[ROWS_DEFAULT];       /* when a row was set to REMOVE */
+	mono_ns draining_ns[ROWS_DEFAULT];      /* and to DRAIN */
+	struct discovery *discovery;            /* owned */
+	uint32_t last_revision;                 /* of found members, given last */
+	uint32_t rowless;                       /* members found without a row: the table is full */
+	mono_ns rows_due_ns;                    /* when to try again; 0 never */
 	char last_failed[512];                  /* why the newest policy process ended */
 	bool draining, hard;
 	unsigned drain_stage;                   /* 0 none, 1 ingress, 2 the others */
@@ -141,23 +165,39 @@ struct supervisor {
 /* rundir.c: one supervisor per run directory. */
 int rundir_open(struct supervisor *s, const char **why);
 	/* Makes the directory, takes its lock, ends the processes a dead predecessor left (start
-	 * times checked), removes their sockets.  0 or -errno. */
+	 * times checked), removes their sockets, makes a folder for each role that binds some.  0
+	 * or -errno. */
 void rundir_note_pids(const struct supervisor *s);      /* after each birth and death */
 void rundir_close(struct supervisor *s);
 
 /* listeners.c */
 int listeners_open(struct supervisor *s, const struct manifest *manifest, const char **why);
-	/* One O_NONBLOCK SO_REUSEPORT socket per (address, ingress index). */
-void listeners_close(struct supervisor *s);
+	/* One O_NONBLOCK SO_REUSEPORT socket per (address, ingress index); of a unix socket, one
+	 * for all.  -EADDRINUSE also where somebody listens on the path. */
+void listeners_close(struct supervisor *s);             /* removes unix sockets' files */
 
 /* fleet.c: the worker table's identity lines. */
 int fleet_add(struct supervisor *s, const struct manifest *manifest);
 	/* Rows for members that have none, serving at once: only a generation that names them asks.
-	 * 0, -ENOSPC. */
+	 * Of those that were found, s->rowless had to do without.  0, -ENOSPC. */
 void fleet_commit(struct supervisor *s, const struct manifest *manifest);
 	/* Exactly these members serve; others drain. */
+void fleet_amend(struct supervisor *s, const struct manifest *manifest);
+	/* Other members were found: who is named by no generation that decides, or is about to,
+	 * drains; who is named by this one, which is in force, serves again. */
 bool fleet_tick(struct supervisor *s, mono_ns now);
-	/* Drained rows that nobody uses are removed.  true: some still drain. */
+	/* Drained rows that nobody uses, or that have drained for timeouts.drain, are removed.
+	 * true: some still drain. */
+
+/* members.c: members that are found (discovery.h). */
+int members_take(struct supervisor *s, struct manifest **io);
+	/* Documents as they were read become documents with what is found now, of which their
+	 * sources have 1 s to say something first.  0, -ENOMEM. */
+int members_known(struct supervisor *s, struct manifest **io);
+	/* The same from what is known already; asks nobody. */
+void members_tick(struct supervisor *s, mono_ns now);
+	/* What is found anew reaches every live generation, rows first. */
+mono_ns members_next(const struct supervisor *s);       /* 0 never */
 
 /* shares.c */
 enum share_access { SHARE_NO = 0, SHARE_READ, SHARE_WRITE };
@@ -173,7 +213,14 @@ void shares_send_all(struct supervisor *s, struct child *c);    /* own ones firs
 void shares_announce_owner(struct supervisor *s, uint32_t incarnation);
 void shares_announce_config(struct supervisor *s, uint32_t generation);
 	/* To those a switch waits for at once; to the others with shares_flush. */
+int shares_replace_config(struct supervisor *s, const struct segment *seg, uint32_t generation);
+	/* Its documents are in this segment from now on; the caller keeps the old one until then.
+	 * 0, -errno: nothing has changed. */
+void shares_announce_found(struct supervisor *s, uint32_t generation);
+	/* Only the documents, and to its policy processes too. */
 void shares_flush(struct supervisor *s, mono_ns until);  /* what is owed since then or before */
+void shares_flush_owner(struct supervisor *s, uint32_t incarnation);
+	/* Before it is told dead: what it has written is read nevertheless. */
 int share_send(struct outbox *out, int sock, const struct share *share, bool write);
 
 /* outbox.c */
@@ -183,11 +230,17 @@ int outbox_send(struct outbox *out, int sock, enum msg_id id, const void *msg, i
 int outbox_flush(struct outbox *out, int sock);         /* 0, -EAGAIN, -errno */
 void outbox_clear(struct outbox *out);
 
-/* unborn.c: programs and their end of the pair. */
+/* program.c: programs and their end of the pair. */
+void programs_uids(struct supervisor *s);
+	/* Once: whether each role can have a user id of its own; the log says why if not. */
+void program_path(const struct supervisor *s, enum process_role role, char *buf, size_t cap);
+uid_t program_uid(const struct supervisor *s, enum process_role role);
 int program_start(struct supervisor *s, enum process_role role, bool background, pid_t *ret_pid,
 		  int *ret_pidfd, int *ret_sock);
 	/* background: where nobody else wants the CPU, until its birth says otherwise.  0, -errno
 	 * (logged). */
+
+/* unborn.c */
 void unborn_keep(struct supervisor *s); /* have one, when nothing is urgent */
 bool unborn_take(struct supervisor *s, pid_t *ret_pid, int *ret_pidfd, int *ret_sock);
 void unborn_reaped(struct supervisor *s, pid_t pid);            /* any child's pid */
@@ -212,7 +265,20 @@ void children_reap(struct supervisor *s);
 void children_tick(struct supervisor *s, mono_ns now);          /* deadlines, restarts, adoption */
 mono_ns children_next(const struct supervisor *s);              /* earliest time above; 0 none */
 void children_broadcast(struct supervisor *s, enum msg_id id, const void *msg);
+
+/* seats.c: places that are always to be filled. */
 void seats_make(struct supervisor *s, const struct manifest *manifest);
+struct seat *seat_of(struct supervisor *s, enum process_role role, uint32_t index);
+	/* NULL: none. */
+void seat_ready(struct supervisor *s, struct child *c); /* its sitter serves */
+void seat_active(struct supervisor *s, const struct child *c);
+	/* It acknowledged whom to ask: a predecessor may go. */
+void seat_left(struct supervisor *s, const struct child *c, const char *why);   /* it is dead */
+void seats_replace(struct supervisor *s);
+	/* SIGUSR2: a successor for each ingress; the predecessor is drained once that has
+	 * a policy process to ask. */
+void seats_tick(struct supervisor *s, mono_ns now);     /* restarts, adoption */
+mono_ns seats_next(const struct supervisor *s);         /* earliest restart; 0 none */
 
 /* generation.c: performs what reload.c decides. */
 void generation_event(struct supervisor *s, const struct reload_event *event);
@@ -222,6 +288,8 @@ struct config *generation_shown(struct supervisor *s);
 int generation_check(struct supervisor *s, char *buf, size_t cap);
 	/* Dry run: 0 and what would change, or -EINVAL and the errors, in buf. */
 void generation_policy_roster(struct supervisor *s);    /* active, standby: as it is now */
+void generation_note(struct supervisor *s, uint32_t generation, bool ok, const char *text);
+	/* Into the journal: which config_hash is in force from now on. */
 void generation_close(struct supervisor *s);
 
 /* control.c */
