@@ -10,10 +10,12 @@
 #include "actors/common/decide/choose.h"
 #include "actors/policy/prompt.h"
 #include "actors/policy/record.h"
+#include "proto/multipart.h"
 #include "proto/openai.h"
 
 #define EDIT_TEXT_MAX (6 * MANIFEST_MODEL_MAX + 2)      /* a quoted name, every byte escaped */
 #define BYTES_PER_TOKEN 4u      /* guess where nobody told us tokens; only load is charged by it */
+#define AUDIO_BYTES_PER_TOKEN 640u      /* the same of sound: 32 kB and 50 tokens a second */
 
 _Static_assert((int)CHOOSE_PREDICTED_TTFT == (int)MANIFEST_MINIMIZE_PREDICTED_TTFT &&
 		       (int)CHOOSE_RANDOM == (int)MANIFEST_MINIMIZE_RANDOM &&
@@ -47,6 +49,9 @@ struct question {
 	const struct slot *slot;
 	struct openai_view body;
 	const struct manifest_model *model;     /* NULL until known */
+	bool form;                              /* multipart: names stand there without quotes */
+	bool pinned;                            /* about what row `pin` keeps */
+	uint16_t pin;
 	struct gather_prompt prompt;
 	enum token_source source;
 	uint32_t exact_prompt;                  /* tokens; 0: only estimated */
@@ -102,6 +107,14 @@ evaluate_free(struct evaluate **ret)
 	*ret = NULL;
 }
 
+int
+evaluate_documents(struct evaluate *e, const struct manifest *manifest)
+{
+	int r = gather_documents(e->gather, manifest);
+
+	return r < 0 ? r : view_documents(e->view, manifest);
+}
+
 /* ---- reject ---- */
 
 __attribute__((format(printf, 6, 7))) static void
@@ -143,6 +156,117 @@ find_model(struct evaluate *e, struct question *q, struct msg_answer *answer)
 		reject(e, answer, 404, "model_not_found", "model",
 		       "The model `%.200s` does not exist", q->body.model);
 	return q->model != NULL;
+}
+
+/* ---- what one worker keeps ---- */
+
+static const struct row *
+live_row(const struct evaluate *e, uint16_t row, uint32_t row_gen)
+{
+	const struct row *r;
+	uint8_t intent;
+
+	if (row >= e->view->rows.capacity)      /* any ingress may have written anything */
+		return NULL;
+	r = &e->view->rows.row[row];
+	intent = atomic_load_explicit(&r->intent, memory_order_acquire);
+	return atomic_load_explicit(&r->row_gen, memory_order_acquire) == row_gen &&
+	       (intent == INTENT_SERVE || intent == INTENT_DRAIN) ? r : NULL;
+}
+
+/* The worker that keeps the response of that id: nobody else can answer for it. */
+static bool
+find_pin(struct evaluate *e, struct question *q, struct slice id, struct msg_answer *answer)
+{
+	const struct row *row = NULL;
+	struct row_reading reading;
+	uint32_t row_gen;
+
+	if (openai_is_id(id) && e->view->pins.bucket &&
+	    pins_find(&e->view->pins, id.p, id.len, &q->pin, &row_gen))
+		row = live_row(e, q->pin, row_gen);
+	if (!row) {
+		count_add(e->process, COUNTER_pins_unknown, 1);
+		reject(e, answer, 404, "response_not_found", "pinned",
+		       "Response with id '%.*s' not found: no worker is known to keep it",
+		       (int)(id.len < 200 ? id.len : 200), id.p);
+		return false;
+	}
+	row_reading_read(row, &reading);
+	enum row_state state = row_state(row, &reading);
+
+	if (state == ROW_DRAINING || state == ROW_DOWN) {
+		reject(e, answer, 503,
+		       state == ROW_DOWN ? "pinned_worker_down" : "pinned_worker_draining",
+		       "pinned", "the worker that keeps response '%.*s' %s", (int)id.len, id.p,
+		       state == ROW_DOWN ? "does not answer" : "is being taken out of service");
+		return false;
+	}
+	q->pinned = true;
+	return true;
+}
+
+static bool
+serves(const struct evaluate *e, const struct manifest_model *model, uint16_t row)
+{
+	for (uint32_t i = 0; i < model->n_members; i++)
+		if (e->view->row_of[model->members[i]] == row)
+			return true;
+	return false;
+}
+
+static bool
+read_head(struct evaluate *e, const struct question *q, struct http1_request *ret,
+	  struct msg_answer *answer)
+{
+	const char *why, *head =
+		arena_at(&q->from->arena, q->slot->head_off, q->slot->head_len);
+
+	if (head && http1_parse_request(head, q->slot->head_len, NULL, ret, &why) > 0)
+		return true;
+	reject(e, answer, 500, "internal_error", "head", "the request's head is out of reach");
+	return false;
+}
+
+/* A path says which response; its model is one that the worker serves. */
+static bool
+find_by_path(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	const struct manifest *manifest = e->view->manifest;
+	struct http1_request rq;
+
+	if (!read_head(e, q, &rq, answer))
+		return false;
+	view_refresh(e->view);
+	if (!find_pin(e, q, openai_route_id(rq.path), answer))
+		return false;
+	for (uint32_t i = 0; i < manifest->n_models && (!q->model || q->model->alias); i++)
+		if (serves(e, &manifest->models[i], q->pin) &&
+		    (!q->model || !manifest->models[i].alias))
+			q->model = &manifest->models[i];        /* rather its name than an alias */
+	if (!q->model)
+		reject(e, answer, 503, "no_candidate", "pinned",
+		       "the worker that keeps this response serves no model here now");
+	return q->model != NULL;
+}
+
+/* A request that goes on from a response: there is nothing to go on from elsewhere. */
+static bool
+find_previous(struct evaluate *e, struct question *q, struct msg_answer *answer)
+{
+	struct json_string *previous = &q->body.previous;
+
+	if (q->slot->route != OPENAI_RESPONSES || !previous->raw.p)
+		return true;
+	view_refresh(e->view);
+	if (!find_pin(e, q, previous->raw, answer))
+		return false;
+	if (serves(e, q->model, q->pin))
+		return true;
+	reject(e, answer, 400, "invalid_request", "pinned",
+	       "previous_response_id names a response of a worker that does not serve `%s`",
+	       q->model->name);
+	return false;
 }
 
 /* The name under which a worker of this model is asked for tokens: that of its first set that may
@@ -235,14 +359,30 @@ find_tokens(struct evaluate *e, struct question *q, const char *body, bool token
 		return true;
 	const struct manifest_member *member = tokenizer_of(e, q->model, name, *ret_key);
 
-	if (!member || tokensource_request(e->tokens, *ret_key, member->url.host, member->url.port,
-					   text.p, text.len, now) < 0)
+	if (!member)
+		return true;
+	const struct fetch_peer peer = fetch_peer(e->view->manifest, member, e->view->trust);
+
+	if (tokensource_request(e->tokens, *ret_key, &peer, text.p, text.len, now) < 0)
 		return true;
 	count_add(e->process, COUNTER_tokenize_calls, 1);
 	return false;
 }
 
 /* ---- the choice ---- */
+
+/* The last stages of what engines' events were for: a fleet with traffic and no matches is the sign
+ * that two sides name blocks differently. */
+static void
+looked_up(struct evaluate *e, unsigned matched)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < gather_n_chains(e->gather); i++)
+		any |= gather_chain(e->gather, i)->n > 0;
+	count_add(e->process, any ? COUNTER_prefix_lookups : COUNTER_prefix_unknown, 1);
+	count_add(e->process, COUNTER_prefix_matched, matched > 0);
+}
 
 static void
 decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
@@ -253,7 +393,7 @@ decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
 	/* without memory there is no prefix; the rest stands */
 	gather_hash(e->gather, q->model, &q->prompt);
 	q->stage_ns[STAGE_HASHED] = clock_mono();
-	gather_match(e->gather);
+	looked_up(e, gather_match(e->gather));
 	q->stage_ns[STAGE_MATCHED] = clock_mono();
 	gather_candidates(e->gather, failed_row, now);
 	q->stage_ns[STAGE_PREDICTED] = clock_mono();
@@ -262,6 +402,8 @@ decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
 		.n = gather_n(e->gather),
 		.objective = (enum choose_objective)policy->minimize,
 		.seed = q->seed,
+		.pinned = q->pinned,
+		.pin = q->pin,
 	};
 	q->n_ranked = choose(&input, q->order);
 	q->stage_ns[STAGE_CHOSEN] = clock_mono();
@@ -293,6 +435,14 @@ add_edits(struct evaluate *e, const struct question *q, unsigned rank, const cha
 		return;
 	char *text = e->edit[rank];
 
+	if (q->form) {                  /* names hold no control characters: manifest */
+		to->edits[0] = (struct rec_edit){
+			.off = span->off_bytes, .len = span->len_bytes, .text = slice_str(model),
+		};
+		to->n_edits = 1;
+		return;
+	}
+
 	n = json_escape(slice_str(model), text + 1, EDIT_TEXT_MAX - 2);
 	if (n < 0)
 		return;                         /* cannot be: the manifest bounds names */
@@ -309,6 +459,8 @@ fill_choice(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	const struct manifest *manifest = e->view->manifest;
 
 	answer->verdict = VERDICT_CHOOSE;
+	if (q->pinned)
+		answer->rule = SLICE_LIT("pinned");
 	answer->pick = e->pick;
 	answer->alias = q->model->alias ? slice_str(q->model->name) : (struct slice){"", 0};
 	answer->n_roots = gather_n_chains(e->gather);
@@ -420,6 +572,8 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	if (chosen)
 		remember(e, q);
 	count_add(e->process, chosen ? COUNTER_decisions : COUNTER_rejections, 1);
+	if (chosen && gather_blind(e->gather))
+		count_add(e->process, COUNTER_decisions_blind, 1);
 }
 
 /* ---- one question ---- */
@@ -438,6 +592,80 @@ current_slot(const struct view_ingress *from, const struct msg_ask *ask)
 	return slot;
 }
 
+/* Audio comes as a form. */
+static bool
+read_form(struct evaluate *e, struct question *q, const char *body, struct msg_answer *answer)
+{
+	const struct http1_header *type;
+	struct multipart_view form;
+	struct http1_request rq;
+	struct slice boundary;
+	const char *why = "Content-Type is given twice";
+	int r = -415;
+
+	if (!read_head(e, q, &rq, answer))
+		return false;
+	type = http1_find(&rq.head, "content-type", NULL);
+	if (type && http1_find(&rq.head, "content-type", type))
+		r = -400;
+	else if (type)
+		r = multipart_boundary(type->value, &boundary, &why);
+	if (r < 0) {
+		reject(e, answer, (unsigned)-r,
+		       r == -415 ? "unsupported_media_type" : "invalid_request", "body", "%s",
+		       r == -415 ? "this route takes multipart/form-data" : why);
+		return false;
+	}
+	if (multipart_parse(body, q->slot->body_len, boundary, &form, &why) < 0) {
+		reject(e, answer, 400, "invalid_request", "body", "%s, at byte %zu of the body",
+		       why, form.error_off_bytes);
+		return false;
+	}
+	q->form = true;
+	q->body.stream = form.stream;
+	q->body.n_model = form.model_len_bytes;
+	memcpy(q->body.model, form.model, sizeof form.model);
+	q->body.field[OPENAI_FIELD_MODEL] = (struct openai_span){
+		.off_bytes = form.model_off_bytes, .len_bytes = form.model_len_bytes,
+	};
+	q->prompt.tokens = q->slot->body_len / AUDIO_BYTES_PER_TOKEN + 1;
+	return true;
+}
+
+/* The model, and where its prompt may lie: *ret_body NULL where there is none.  False: refused. */
+static bool
+find_what(struct evaluate *e, struct question *q, struct msg_answer *answer, const char **ret_body)
+{
+	const char *body, *why = NULL;
+
+	q->body.max_tokens = q->body.priority = OPENAI_UNKNOWN;
+	if (q->slot->route == OPENAI_RESPONSE || q->slot->route == OPENAI_RESPONSE_CANCEL)
+		return find_by_path(e, q, answer);
+	body = arena_at(&q->from->arena, q->slot->body_off, q->slot->body_len);
+	if (!body) {
+		reject(e, answer, 500, "internal_error", "body",
+		       "the request's body is out of reach");
+		return false;
+	}
+	if (q->slot->route == OPENAI_TRANSCRIPTIONS || q->slot->route == OPENAI_TRANSLATIONS)
+		return read_form(e, q, body, answer) && find_model(e, q, answer);
+	if (openai_view_parse(body, q->slot->body_len, &q->body, &why) < 0) {
+		reject(e, answer, 400, "invalid_request", "body", "%s, at byte %zu of the body",
+		       why, q->body.error_off_bytes);
+		q->body.max_tokens = q->body.priority = OPENAI_UNKNOWN;
+		q->body.model[0] = '\0';
+		return false;
+	}
+	if (q->body.n_prompts > EVALUATE_PROMPTS) {
+		reject(e, answer, 400, "too_many_prompts", "body",
+		       "%zu prompts in one request; at most %u", q->body.n_prompts,
+		       EVALUATE_PROMPTS);
+		return false;
+	}
+	*ret_body = body;
+	return find_model(e, q, answer) && find_previous(e, q, answer);
+}
+
 enum evaluate_result
 evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask,
 		  mono_ns asked_ns, bool tokens_failed, struct msg_answer *ret,
@@ -445,7 +673,7 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 {
 	mono_ns began_ns = clock_mono();
 	struct question q = {.from = from, .ask = ask, .stage_ns = {[STAGE_ASKED] = asked_ns}};
-	const char *why = NULL;
+	const char *body = NULL;
 
 	q.slot = current_slot(from, ask);
 	if (!q.slot) {
@@ -454,23 +682,9 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 	}
 	memset(ret, 0, sizeof *ret);
 	q.seed = q.slot->request_id * 0x9e3779b97f4a7c15ull + ask->ask;
-	const char *body = arena_at(&from->arena, q.slot->body_off, q.slot->body_len);
-
-	q.body.max_tokens = q.body.priority = OPENAI_UNKNOWN;
-	if (!body) {
-		reject(e, ret, 500, "internal_error", "body", "the request's body is out of reach");
-	} else if (openai_view_parse(body, q.slot->body_len, &q.body, &why) < 0) {
-		reject(e, ret, 400, "invalid_request", "body", "%s, at byte %zu of the body", why,
-		       q.body.error_off_bytes);
-		q.body.max_tokens = q.body.priority = OPENAI_UNKNOWN;
-		q.body.model[0] = '\0';
-	} else if (q.body.n_prompts > EVALUATE_PROMPTS) {
-		reject(e, ret, 400, "too_many_prompts", "body",
-		       "%zu prompts in one request; at most %u", q.body.n_prompts,
-		       EVALUATE_PROMPTS);
-	} else if (find_model(e, &q, ret)) {
+	if (find_what(e, &q, ret, &body)) {
 		q.stage_ns[STAGE_PARSED] = clock_mono();
-		if (!find_tokens(e, &q, body, tokens_failed, began_ns, ret_key))
+		if (body && !find_tokens(e, &q, body, tokens_failed, began_ns, ret_key))
 			return EVALUATE_WAIT;
 		q.stage_ns[STAGE_TOKENIZED] = clock_mono();
 		decide(e, &q, q.slot->attempt > 0 ? q.slot->row : ROW_NONE,

@@ -37,6 +37,9 @@ int evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *t
 	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0,
 	 * -ENOMEM. */
 void evaluate_free(struct evaluate **ret);
+int evaluate_documents(struct evaluate *e, const struct manifest *manifest);
+	/* Decide by these from now on, with other members; between decisions.  0; -ENOMEM: by those
+	 * before. */
 
 enum evaluate_result evaluate_question(struct evaluate *e, struct view_ingress *from,
 				       const struct msg_ask *ask, mono_ns asked_ns,

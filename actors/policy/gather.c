@@ -6,12 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/slow.h"
 #include "actors/common/prompt/blocks.h"
 #include "shm/blockhash.h"
 
+/* A block of a lower tier is fetched, which takes a fraction of computing it: over PCIe a tenth or
+ * so on the GPUs measured, more from storage. */
+#define FETCH_COSTS 8u
+
 struct depth {                          /* of one row on one chain; stale unless stamp is current */
 	uint64_t stamp;
-	uint32_t exact, any;            /* blocks */
+	uint32_t exact, any, gpu;       /* blocks */
 };
 
 struct learned {                        /* coefficients of a set's rows that have learned theirs */
@@ -31,26 +36,50 @@ struct gather {
 	struct gather_candidate *candidate;     /* of every member of the manifest at most */
 	struct choose_candidate *choose;
 	struct learned *learned;        /* by set */
+	uint32_t cap, cap_sets;         /* of candidate and choose; of learned */
 	uint32_t n;
 	uint32_t last_pick;
 };
 
 int
+gather_documents(struct gather *g, const struct manifest *m)
+{
+	uint32_t members = m->n_members > g->cap ? m->n_members : g->cap;
+	uint32_t sets = m->n_sets > g->cap_sets ? m->n_sets : g->cap_sets;
+	struct gather_candidate *candidate = calloc(members + 1, sizeof *candidate);
+	struct choose_candidate *choose = calloc(members + 1, sizeof *choose);
+	struct learned *learned = calloc(sets + 1, sizeof *learned);
+
+	if (!candidate || !choose || !learned) {
+		free(candidate);
+		free(choose);
+		free(learned);
+		return -ENOMEM;
+	}
+	free(g->candidate);
+	free(g->choose);
+	free(g->learned);
+	g->candidate = candidate;
+	g->choose = choose;
+	g->learned = learned;
+	g->cap = members;
+	g->cap_sets = sets;
+	g->model = NULL;                /* of documents that go */
+	g->n = g->n_chains = 0;
+	return 0;
+}
+
+int
 gather_new(struct gather **ret, struct view *view)
 {
 	struct gather *g = calloc(1, sizeof *g);
-	size_t members = view->manifest->n_members ? view->manifest->n_members : 1;
 
 	if (!g)
 		return -ENOMEM;
 	g->view = view;
 	g->depth = calloc((size_t)GATHER_CHAINS * view->rows.capacity, sizeof *g->depth);
 	g->match = calloc(view->rows.capacity, sizeof *g->match);
-	g->candidate = calloc(members, sizeof *g->candidate);
-	g->choose = calloc(members, sizeof *g->choose);
-	g->learned =
-		calloc(view->manifest->n_sets ? view->manifest->n_sets : 1, sizeof *g->learned);
-	if (!g->depth || !g->match || !g->candidate || !g->choose || !g->learned) {
+	if (!g->depth || !g->match || gather_documents(g, view->manifest) < 0) {
 		gather_free(&g);
 		return -ENOMEM;
 	}
@@ -156,10 +185,11 @@ gather_hash(struct gather *g, const struct manifest_model *model,
 	return 0;
 }
 
-void
+unsigned
 gather_match(struct gather *g)
 {
 	uint32_t capacity = g->view->rows.capacity;
+	unsigned matched = 0;
 
 	g->stamp++;
 	for (unsigned i = 0; i < g->n_chains; i++) {
@@ -175,8 +205,11 @@ gather_match(struct gather *g)
 					.stamp = g->stamp,
 					.exact = g->match[k].exact,
 					.any = g->match[k].any,
+					.gpu = g->match[k].gpu,
 				};
+		matched += n;
 	}
+	return matched;
 }
 
 /* Coefficients of a row, and whether they were learned there. */
@@ -236,6 +269,16 @@ fill_coefs(struct gather *g)
 	}
 }
 
+/* Of blocks beyond those on the GPU, the engine can fetch whole chunks only. */
+static uint32_t
+whole_chunks(const struct row *row, uint32_t gpu, uint32_t exact)
+{
+	uint32_t chunk = atomic_load_explicit(&row->offload_chunk, memory_order_relaxed);
+	uint32_t whole = chunk > 1 ? exact / chunk * chunk : exact;
+
+	return whole > gpu ? whole : gpu;
+}
+
 static void
 fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row, mono_ns now)
 {
@@ -251,29 +294,57 @@ fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row,
 	const struct depth *depth = &g->depth[c->chain * capacity + c->row];
 	uint32_t exact = depth->stamp == g->stamp ? depth->exact : 0;
 	uint32_t any = depth->stamp == g->stamp ? depth->any : 0;
-	uint32_t prompt = (uint32_t)g->prompt.n_ids;
+	uint32_t gpu = depth->stamp == g->stamp ? depth->gpu : 0;
+	uint32_t prompt = (uint32_t)g->prompt.n_ids, fetched = whole_chunks(row, gpu, exact);
 
+	any = any == exact ? fetched : any;
+	exact = fetched;
 	any = (uint32_t)overlay_depth(g->view->overlay, c->row, chain->hash,
 				      any < chain->n ? any : chain->n, chain->n, now);
 	c->exact = predict_usable(exact, c->block_tokens, prompt);
 	c->cached = predict_usable(any, c->block_tokens, prompt);
+	c->in.cached = c->cached -
+		       (c->exact - predict_usable(gpu, c->block_tokens, prompt)) / FETCH_COSTS;
 }
 
 static void
 fill_reading(struct gather_candidate *c, const struct row_reading *reading, mono_ns now)
 {
 	mono_ns sampled_ns = row_reading_sampled(reading);
-	bool fresh = sampled_ns != 0 && now - sampled_ns < VIEW_READING_NS;
+	bool fresh = row_reading_fresh(reading, now);
 	uint64_t age_ms = sampled_ns == 0    ? UINT32_MAX
 			  : sampled_ns > now ? 0
 					     : (now - sampled_ns) / 1000000u;
 
-	if (sampled_ns > now)           /* scraped since we looked at the clock */
-		fresh = true;
 	c->age_ms = age_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)age_ms;
 	c->waiting = fresh && (reading->known & KNOWN_WAITING) ? reading->waiting : UINT32_MAX;
 	c->running = fresh && (reading->known & KNOWN_RUNNING) ? reading->running : UINT32_MAX;
 	c->kv_usage = fresh && (reading->known & KNOWN_KV_USAGE) ? reading->kv_usage : -1;
+}
+
+static uint64_t
+slow_start_of(const struct gather *g, uint32_t member)
+{
+	const struct manifest *manifest = g->view->manifest;
+
+	return manifest->sets[manifest->members[member].set].slow_start_ns;
+}
+
+/* What a new worker's load counts more, beside those that are furthest in service. */
+static void
+fill_handicaps(struct gather *g)
+{
+	float best = 0;
+
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->candidate[i].state >= ROW_SUSPECT && g->candidate[i].slow > best)
+			best = g->candidate[i].slow;
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct gather_candidate *c = &g->candidate[i];
+
+		c->handicap = c->row == ROW_NONE ? 0 : slow_handicap(c->slow, best);
+		g->choose[i].handicap = c->handicap;
+	}
 }
 
 static void
@@ -297,15 +368,16 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	c->row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
 	row_reading_read(row, &reading);
 	c->state = (uint8_t)row_state(row, &reading);
-	bool failed = view_failed(g->view, id, c->row_gen, row_reading_sampled(&reading), now);
-	if (c->state == ROW_UP && failed)
-		c->state = ROW_SUSPECT;
 	c->rank = row->ranks > 1 ? row->rank : 65535;
+	c->slow = slow_share(atomic_load_explicit(&row->up_since_ns, memory_order_relaxed), now,
+			     slow_start_of(g, member));
 	fill_reading(c, &reading, now);
 	fill_prefix(g, c, row, now);
 	view_load(g->view, id, c->row_gen, (uint32_t)(now / 1000000u), true, &load);
+	bool turned = view_turned(load.turned, row_reading_sampled(&reading), now);
+	if (c->state == ROW_UP && turned)
+		c->state = ROW_SUSPECT;
 	c->in.prompt = g->prompt.tokens;
-	c->in.cached = c->cached;
 	c->in.pending = load.pending;
 	c->in.prefilling = load.prefilling;
 	c->in.context = load.context;
@@ -321,11 +393,52 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	*ch = (struct choose_candidate){
 		.row = id,
 		.state = c->state,
-		.failed = id == failed_row || (failed && c->state == ROW_UNPROVEN),
+		.failed = id == failed_row || (turned && c->state == ROW_UNPROVEN),
 		.last_pick = load.last_pick,
 		.requests = load.prefilling + load.decoding + c->in.foreign_waiting +
 			    c->in.foreign_running,
 	};
+}
+
+static bool
+is_blind(const struct gather_candidate *c)
+{
+	return c->row == ROW_NONE || c->waiting == UINT32_MAX;
+}
+
+/* Of whom nothing fresh is known may have as many strangers as anybody else: silence is neither
+ * "idle" nor "busy". */
+static void
+fill_blind(struct gather *g)
+{
+	uint32_t waiting = 0, running = 0;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct predict_input *in = &g->candidate[i].in;
+
+		if (is_blind(&g->candidate[i]))
+			continue;
+		waiting = in->foreign_waiting > waiting ? in->foreign_waiting : waiting;
+		running = in->foreign_running > running ? in->foreign_running : running;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct gather_candidate *c = &g->candidate[i];
+
+		if (c->row == ROW_NONE || !is_blind(c))
+			continue;
+		c->in.foreign_waiting = waiting;
+		c->in.foreign_running = running;
+		g->choose[i].requests += waiting + running;
+	}
+}
+
+bool
+gather_blind(const struct gather *g)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->choose[i].removed_by == REMOVAL_NONE && !is_blind(&g->candidate[i]))
+			return false;
+	return true;
 }
 
 void
@@ -336,7 +449,9 @@ gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now)
 	g->last_pick = 0;
 	for (uint32_t i = 0; i < g->n; i++)
 		fill(g, &g->candidate[i], &g->choose[i], g->model->members[i], failed_row, now);
+	fill_blind(g);
 	fill_coefs(g);
+	fill_handicaps(g);
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct gather_candidate *c = &g->candidate[i];
 
@@ -344,6 +459,8 @@ gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now)
 			continue;
 		predict_ttft(&c->in, &c->out);
 		g->choose[i].ttft_s = c->out.ttft_s;
+		g->choose[i].load_s = c->out.load_s;
+		g->choose[i].ahead = c->out.ahead;
 		g->choose[i].prefill = (uint64_t)c->out.ahead + c->in.prompt -
 			(c->in.cached < c->in.prompt ? c->in.cached : c->in.prompt);
 	}

@@ -7,7 +7,10 @@
  *            of the choice.
  * Block size a row's own: configured, else what its events said, else what its metrics said.  A row
  *            whose block size nobody knows has no prefix knowledge.
- * Hits       one rule: predict_usable().  Beyond the index, overlay says what was sent there
+ * New        how far each is into its slow start, and what follows among these (slow.h).
+ * Hits       one rule: predict_usable().  What is on another tier than the GPU counts in whole
+ *            chunks, and in.cached less a part for fetching it.  Beyond the index, overlay says
+ *            what was sent there
  *            lately.
  * Ownership  buffers are the gatherer's, reused: results are good until the next gather_hash.
  * Threads    one.  Cost: 4 us for the hashes of 16,000 tokens, the lookup (index.h), and about
@@ -51,6 +54,7 @@ struct gather_candidate {
 	uint32_t waiting, running;      /* as scraped; all ones unknown */
 	float kv_usage;
 	uint32_t age_ms;                /* of the reading; all ones never */
+	float slow, handicap;           /* slow.h: its share of the way into service; from that */
 	struct predict_input in;
 	struct predict_output out;
 };
@@ -58,15 +62,21 @@ struct gather_candidate {
 struct gather;
 int gather_new(struct gather **ret, struct view *view); /* view borrowed.  0, -ENOMEM */
 void gather_free(struct gather **ret);
+int gather_documents(struct gather *g, const struct manifest *manifest);
+	/* Have room for these, besides those of the view, which may be replaced by them: between
+	 * decisions.  0, -ENOMEM. */
 
 int gather_hash(struct gather *g, const struct manifest_model *model,
 		const struct gather_prompt *prompt);
 	/* 0, -ENOMEM (then there are no chains; the rest still works). */
-void gather_match(struct gather *g);
+unsigned gather_match(struct gather *g);
+	/* How many rows hold a first block of theirs, surely or probably. */
 void gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now);
 	/* failed_row: where the attempt before failed; ROW_NONE. */
 
 uint32_t gather_n(const struct gather *g);
+bool gather_blind(const struct gather *g);
+	/* After choose(): of no candidate that was not removed is anything fresh known. */
 const struct gather_candidate *gather_at(const struct gather *g, uint32_t i);
 struct choose_candidate *gather_choose(struct gather *g);       /* the same order, for choose() */
 uint32_t gather_last_pick(const struct gather *g); /* newest pick number of all candidates */

@@ -4,7 +4,7 @@
  *         decision reads; all else it maps read-only.
  * Hears   ask cancel probe  ingress     questions; their end; is anybody there
  *         resent            ingress     my part of the switch is done
- *         segment gone      supervisor  an ingress incarnation came; is dead
+ *         segment gone      supervisor  an ingress incarnation came, or members; is dead
  *         open drain        supervisor  every ingress asks you now; end
  * Says    hello probed      ingress     first on each connection; I am
  *         answer cancelled  ingress     a decision with all its effects; nobody reads those bytes
@@ -47,6 +47,7 @@ struct policy {
 #define POLICY_MAGIC 0x7011c4a1
 	struct pm_actor *actor;                 /* borrowed */
 	struct manifest *manifest;              /* owned */
+	struct secrets trust;                   /* owned */
 	struct view view;                       /* owned */
 	struct tokensource *tokens;             /* owned */
 	struct evaluate *evaluate;              /* owned */
@@ -78,6 +79,7 @@ say(struct policy *me, struct peer *p, enum msg_id id, const void *msg)
 		log_error("say failed message=%s: %s", msg_name(id), strerror((int)-n));
 		return (int)n;
 	}
+	pm_actor_used(me->actor, p->sock);
 	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
 		return -errno;
 	return 0;
@@ -113,6 +115,7 @@ say_answer(struct policy *me, struct peer *p, struct msg_answer *answer)
 		n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
 	}
 	PM_ASSERT(process_of(me), n > 0);
+	pm_actor_used(me->actor, p->sock);
 	/* A number that was given must leave or the stream has a hole.  When it cannot, the ingress
 	 * is dead: `gone` will close the stream. */
 	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
@@ -145,6 +148,7 @@ decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns ask
 		say_answer(me, p, &answer);
 		break;
 	case EVALUATE_WAIT:
+		pm_actor_used(me->actor, tokensource_socket(me->tokens));
 		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
 		break;
 	case EVALUATE_STALE:
@@ -413,10 +417,10 @@ none:
 static int
 peer_connect(struct policy *me, struct peer *p)
 {
-	char endpoint[256], identity[64];
+	char endpoint[256], identity[POLICY_NAME_MAX];
 
-	snprintf(identity, sizeof identity, "pol.%u.%u", me->actor->birth.generation,
-		 me->actor->birth.incarnation);
+	policy_name(identity, me->actor->birth.generation, me->actor->birth.incarnation,
+		    me->actor->birth.token);
 	pm_policy_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, p->index,
 			   p->incarnation);
 	p->sock = zsock_new(ZMQ_DEALER);
@@ -489,6 +493,31 @@ of_ingress(enum segment_kind kind)
 
 /* ---- hearing the supervisor, and the world's other events ---- */
 
+/* Other members were found for the documents it was born with.  Takes fd. */
+static void
+on_documents(struct policy *me, int fd)
+{
+	struct yaml_errors errs = {0};
+	struct manifest *is = NULL, *was = me->manifest;
+	uint32_t generation = 0;
+	int r = config_load(fd, &is, &generation, &errs);
+
+	yaml_errors_free(&errs);
+	if (r == 0 && generation != me->actor->birth.generation)
+		r = -EPROTO;
+	if (r == 0)
+		r = evaluate_documents(me->evaluate, is);
+	if (r < 0) {
+		log_error("found members not taken over: %s; those before stay", strerror(-r));
+		manifest_free(&is);
+		return;
+	}
+	me->manifest = is;
+	log_info("members=%u revision=%u config=%016llx", is->n_members, is->revision,
+		 (unsigned long long)is->hash);
+	manifest_free(&was);
+}
+
 static void
 policy_on_message(void *priv, const struct msg *m, int fd)
 {
@@ -499,6 +528,9 @@ policy_on_message(void *priv, const struct msg *m, int fd)
 		if (fd >= 0 && of_ingress((enum segment_kind)m->u.segment.kind)) {
 			peer_segment(me, (enum segment_kind)m->u.segment.kind, m->u.segment.index,
 				     m->u.segment.incarnation, fd);
+			fd = -1;
+		} else if (fd >= 0 && m->u.segment.kind == SEGMENT_CONFIG) {
+			on_documents(me, fd);
 			fd = -1;
 		}
 		break;
@@ -600,6 +632,10 @@ open_view(struct policy *me)
 			index_detach(&index);
 		return pm_open_failed(me->actor, "prefix index", r);
 	}
+	fd = birth_segment_fd(b, SEGMENT_PINS, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : pins_attach(&me->view.pins, fd, false);
+	if (r < 0)
+		return pm_open_failed(me->actor, "table of responses", r);
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];
 
@@ -634,6 +670,7 @@ policy_close(void **priv)
 	if (me->view.manifest)
 		view_close(&me->view);
 	manifest_free(&me->manifest);
+	secrets_detach(&me->trust);
 	if (me->timer_fd >= 0)
 		close(me->timer_fd);
 	if (me->greet_fd >= 0)
@@ -653,6 +690,7 @@ policy_open(struct pm_actor *actor, void **ret)
 		return -ENOMEM;
 	me->magic = POLICY_MAGIC;
 	me->actor = actor;
+	me->trust.seg.fd = -1;
 	*ret = me;
 	me->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	me->greet_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -660,11 +698,14 @@ policy_open(struct pm_actor *actor, void **ret)
 	if (me->timer_fd < 0 || me->greet_fd < 0 || !me->frame)
 		return pm_open_failed(me->actor, "memory and a timer", -ENOMEM);
 	r = pm_attach_config(actor, &me->manifest);
+	if (r == 0)
+		r = pm_attach_trust(actor, SEGMENT_TRUST, &me->trust);
 	if (r < 0)
 		return r;
 	r = open_view(me);
 	if (r < 0)
 		return r;
+	me->view.trust = &me->trust;
 	r = tokensource_new(&me->tokens);
 	if (r < 0)
 		return pm_open_failed(me->actor, "token source", r);

@@ -38,29 +38,45 @@ prompt_free(struct prompt **ret)
 	*ret = NULL;
 }
 
+/* Does the key of a media part stand at this quote, as its first byte or its last? */
 static bool
-holds(struct slice where, const char *what)
+media_at(const char *begin, const char *quote, const char *end)
 {
-	return where.len > 0 && memmem(where.p, where.len, what, strlen(what)) != NULL;
+	static const char *const media[] = {"\"input_audio\"", "\"image\"", "\"image_pil\""};
+	size_t left = (size_t)(end - quote);
+
+	if (quote - begin >= 4 && memcmp(quote - 4, "_url", 4) == 0)
+		return true;
+	for (unsigned i = 0; i < sizeof media / sizeof *media; i++)
+		if (left >= strlen(media[i]) && memcmp(quote, media[i], strlen(media[i])) == 0)
+			return true;
+	return false;
+}
+
+/* Inside a string these quotes would be escaped, so text that speaks of them does not match; a key
+ * spelled with escapes misroutes its own request and nothing else.  From quote to quote, since a
+ * prompt may be long and is read once for this. */
+static bool
+holds_media(struct slice where)
+{
+	const char *p = where.p, *quote;
+
+	for (size_t left = where.len; left > 0 && (quote = memchr(p, '"', left)); p = quote + 1) {
+		left -= (size_t)(quote - p) + 1;
+		if (media_at(where.p, quote, where.p + where.len))
+			return true;
+	}
+	return false;
 }
 
 bool
 prompt_may_hit(const struct openai_view *view, const char *body)
 {
-	/* Keys of media parts.  Inside a string these quotes would be escaped, so text that speaks
-	 * of them does not match; a key spelled with escapes misroutes its own request and nothing
-	 * else. */
-	static const char *const media[] = {"_url\"", "\"input_audio\"", "\"image\"",
-					    "\"image_pil\""};
-	struct slice messages = openai_field(view, body, OPENAI_FIELD_MESSAGES);
-
-	if (openai_field(view, body, OPENAI_FIELD_PROMPT_LOGPROBS).len > 0 ||
-	    openai_field(view, body, OPENAI_FIELD_TRUNCATE_PROMPT_TOKENS).len > 0)
-		return false;
-	for (unsigned i = 0; i < sizeof media / sizeof *media; i++)
-		if (holds(messages, media[i]))
-			return false;
-	return true;
+	/* features: media that a client has rendered to placeholder ids (/inference/v1/generate) */
+	return openai_field(view, body, OPENAI_FIELD_PROMPT_LOGPROBS).len == 0 &&
+	       openai_field(view, body, OPENAI_FIELD_FEATURES).len == 0 &&
+	       openai_field(view, body, OPENAI_FIELD_TRUNCATE_PROMPT_TOKENS).len == 0 &&
+	       !holds_media(openai_field(view, body, OPENAI_FIELD_MESSAGES));
 }
 
 bool

@@ -63,6 +63,8 @@ fill(struct journal_candidate *to, const struct gather_candidate *c, uint8_t rem
 		.age_ms = c->age_ms,
 		.ttft_us = us <= 0 ? 0 : us >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)us,
 		.wait_s = (float)c->out.wait_s,
+		.load_s = (float)c->out.load_s,
+		.handicap = c->handicap,
 	};
 	memcpy(to->coef, c->in.coef, sizeof to->coef);
 }

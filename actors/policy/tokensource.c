@@ -6,7 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "actors/common/fetch.h"
 #include "proto/json.h"
 
 #define REST_HOSTS 64u          /* workers that failed lately and are remembered */
@@ -176,8 +175,15 @@ resting(struct tokensource *t, const char *url)
 	return NULL;
 }
 
+/* Members may share the name that their certificates have. */
+static const char *
+worker_of(const struct fetch *f)
+{
+	return f->detour ? f->detour : f->url;
+}
+
 int
-tokensource_request(struct tokensource *t, struct token_key key, const char *host, uint16_t port,
+tokensource_request(struct tokensource *t, struct token_key key, const struct fetch_peer *peer,
 		    const char *text, size_t len, mono_ns now)
 {
 	for (const struct fetch *f = fetcher_under_way(t->fetcher); f; f = f->next) {
@@ -191,14 +197,13 @@ tokensource_request(struct tokensource *t, struct token_key key, const char *hos
 
 	struct call *c = calloc(1, sizeof *c);
 
-	if (!c || !(c->text = malloc(len ? len : 1))) {
-		free(c);
+	if (!c || !(c->text = malloc(len ? len : 1)) ||
+	    fetch_to(&c->fetch, peer, "/tokenize") < 0) {
+		if (c)
+			call_free(c);
 		return -ENOMEM;
 	}
-	snprintf(c->fetch.url, sizeof c->fetch.url,
-		 strchr(host, ':') ? "http://[%s]:%u/tokenize" : "http://%s:%u/tokenize", host,
-		 port);
-	const struct rest *rest = resting(t, c->fetch.url);
+	const struct rest *rest = resting(t, worker_of(&c->fetch));
 
 	if (rest && now < rest->until) {
 		call_free(c);
@@ -238,11 +243,11 @@ tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_ke
 		c->ids = NULL;
 	}
 	if (unreachable(f)) {
-		struct rest *rest = resting(t, c->fetch.url);
+		struct rest *rest = resting(t, worker_of(f));
 
 		if (!rest)
 			rest = &t->rest[t->next_rest++ % REST_HOSTS];
-		memcpy(rest->url, f->url, sizeof rest->url);
+		snprintf(rest->url, sizeof rest->url, "%s", worker_of(f));
 		rest->until = now + TOKENSOURCE_REST_NS;
 	}
 	call_free(c);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "actors/common/fetch.h"
 #include "actors/policy/tokencache.h"
 #include "shm/segment.h"
 
@@ -38,8 +39,8 @@ struct token_key tokensource_key(const char *text, size_t len);
 bool tokensource_find(struct tokensource *t, struct token_key key, const uint32_t **ret_ids,
 		      size_t *ret_n);
 	/* Good until the next tokensource_collect. */
-int tokensource_request(struct tokensource *t, struct token_key key, const char *host,
-			uint16_t port, const char *text, size_t len, mono_ns now);
+int tokensource_request(struct tokensource *t, struct token_key key,
+			const struct fetch_peer *peer, const char *text, size_t len, mono_ns now);
 	/* 0 under way, or joined a call under way; -EBUSY over a bound; -EHOSTDOWN resting;
 	 * -ENOMEM. */
 int tokensource_collect(struct tokensource *t, mono_ns now, struct token_key *ret_key,
