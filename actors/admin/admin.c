@@ -3,8 +3,10 @@
  * Owns    the operators' HTTP port and <run>/admin.sock (ZMQ ROUTER); writes nothing shared but its
  *         own counters.
  * Hears   segment, gone   supervisor   what there is to see
+ *         tapped          kvevents     events of a worker that somebody looks at
  *         requests        any ZMQ client that may open admin.sock (grammar: proto/README.md)
  * Says    answers, to whom asked; an answer nobody takes is dropped.
+ *         tap             kvevents     tell me of this worker's events
  * Dies    no effect on traffic; the page's sums begin anew with what still lives.
  */
 #include <errno.h>
@@ -14,10 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "actors/admin/events.h"
 #include "actors/admin/http.h"
 #include "actors/admin/introspect.h"
 #include "actors/admin/wire.h"
 #include "actors/common/attach.h"
+#include "actors/common/verbs.h"
 #include "actors/common/view.h"
 
 #define ADMIN_TICK_MS   250             /* libmicrohttpd's time-outs */
@@ -30,6 +34,7 @@ struct admin {
 	struct pm_view view;
 	struct http *http;                      /* owned */
 	zsock_t *router;                        /* owned */
+	struct events *events;                  /* owned */
 };
 
 /* ---- work ---- */
@@ -49,31 +54,87 @@ payload_of(zmsg_t *message)
 	return frames == envelope + 1 && envelope <= ENVELOPE_MAX ? zmsg_last(message) : NULL;
 }
 
-static void
-answer(struct admin *me, zmsg_t **message)
+/* Of a message with its payload, the way back alone. */
+static zmsg_t *
+way_back_of(zmsg_t **message, const zframe_t *payload)
 {
-	static const char nothing[1] = "";
-	zframe_t *payload = payload_of(*message), *identity;
-	void *bytes = NULL;
-	size_t len = 0;
+	zframe_t *identity, *last;
+	zmsg_t *back;
 
-	if (!payload && zmsg_size(*message) < 2)
-		return;                         /* nobody to tell */
-	if (introspect_answer(&me->view, payload ? (const void *)zframe_data(payload) : nothing,
-			      payload ? zframe_size(payload) : 0, &bytes, &len) < 0)
-		return;
 	if (payload) {
-		zframe_reset(payload, bytes, len);
+		last = zmsg_last(*message);
+		zmsg_remove(*message, last);
+		zframe_destroy(&last);
 	} else {                                /* odd frames: only the way back is kept */
 		identity = zmsg_pop(*message);
 		zmsg_destroy(message);
 		*message = zmsg_new();
 		zmsg_append(*message, &identity);
-		zmsg_addmem(*message, bytes, len);
 	}
+	back = *message;
+	*message = NULL;
+	return back;
+}
+
+/* Takes both.  Never blocks: the socket's time-out is 0. */
+static void
+send_back(struct admin *me, zmsg_t **way_back, void *bytes, size_t len)
+{
+	zmsg_addmem(*way_back, bytes, len);
 	free(bytes);
 	count_add(&me->actor->process, COUNTER_introspections, 1);
-	zmsg_send(message, me->router);         /* never blocks: the socket's time-out is 0 */
+	if (zmsg_send(way_back, me->router) < 0)
+		zmsg_destroy(way_back);
+}
+
+static void
+answer(struct admin *me, zmsg_t **message)
+{
+	static const char nothing[1] = "";
+	zframe_t *payload = payload_of(*message);
+	json_t *waits = NULL;
+	enum wire_form form;
+	zmsg_t *back;
+	void *bytes = NULL;
+	size_t len = 0;
+	int r;
+
+	if (!payload && zmsg_size(*message) < 2)
+		return;                         /* nobody to tell */
+	form = payload ? wire_form_of(zframe_data(payload), zframe_size(payload)) : WIRE_JSON;
+	r = introspect_ask(&me->view, me->events,
+			   payload ? (const void *)zframe_data(payload) : nothing,
+			   payload ? zframe_size(payload) : 0, &bytes, &len, &waits);
+	if (r < 0)
+		return;
+	back = way_back_of(message, payload);
+	if (r == 1)
+		events_keep(me->events, &back, waits, form);
+	else
+		send_back(me, &back, bytes, len);
+}
+
+/* What was waited for. */
+static void
+on_said(void *arg, zmsg_t **way_back, const json_t *request, enum wire_form form, json_t *result)
+{
+	struct admin *me = arg;
+	void *bytes = NULL;
+	size_t len = 0;
+
+	if (introspect_encode(request, pm_verb_success(PM_VERB_EVENTS, result), form, &bytes,
+			      &len) == 0)
+		send_back(me, way_back, bytes, len);
+	pm_actor_used(me->actor, me->router);
+}
+
+static void
+on_events(struct pm_actor *actor, void *arg)
+{
+	struct admin *me = arg;
+
+	(void)actor;
+	events_receive(me->events, clock_mono());
 }
 
 static void
@@ -106,8 +167,8 @@ on_tick(void *arg, mono_ns now)
 {
 	struct admin *me = arg;
 
-	(void)now;
 	http_turn(me->http);
+	events_tick(me->events, now);
 }
 
 static void
@@ -148,6 +209,9 @@ admin_close(void **ret)
 	struct admin *me = *ret;
 
 	http_close(&me->http);
+	if (me->events)
+		pm_actor_unwatch_socket(me->actor, events_socket(me->events));
+	events_close(&me->events);
 	zsock_destroy(&me->router);
 	pm_view_close(&me->view);
 	free(me);
@@ -196,6 +260,7 @@ admin_open(struct pm_actor *actor, void **ret)
 {
 	struct admin *me = calloc(1, sizeof *me);
 	const char *why = "no memory";
+	char tap[128];
 	int r = -ENOMEM;
 
 	*ret = me;
@@ -217,7 +282,13 @@ admin_open(struct pm_actor *actor, void **ret)
 	r = http_open(&me->http, &me->view.manifest->gateway.admin, &me->view, &why);
 	if (r < 0)
 		goto fail;
+	why = "cannot look on at kvevents' socket";
+	pm_tap_endpoint(tap, sizeof tap, actor->birth.run_dir);
+	r = events_open(&me->events, &me->view, tap, actor->birth.token, on_said, me);
+	if (r < 0)
+		goto fail;
 	pm_actor_watch_socket(actor, me->router, on_router, me);
+	pm_actor_watch_socket(actor, events_socket(me->events), on_events, me);
 	pm_actor_watch_fd(actor, http_fd(me->http), on_http, me);
 	log_info("listen http=%s:%u", me->view.manifest->gateway.admin.host,
 		 me->view.manifest->gateway.admin.port);

@@ -3,9 +3,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/fields.h"
 #include "actors/common/show.h"
+#include "actors/common/show_index.h"
+#include "actors/common/why.h"
 
 static void
 head(FILE *to, const char *name, const char *type, const char *help)
@@ -87,6 +91,26 @@ counters(FILE *to, const struct pm_view *view)
 	}
 }
 
+/* Counters of a build newer than ours (an ingress replaced in place), by what their segment says:
+ * one family, so that no name in a segment can make the page unreadable. */
+static void
+counters_unknown(FILE *to, const struct pm_view *view)
+{
+	head(to, "other", "untyped", "counters this build does not know, as their process says");
+	for (unsigned i = 0; i < view->n_processes; i++) {
+		const struct pm_view_process *p = &view->process[i];
+		struct counter_text text;
+
+		for (uint32_t c = COUNTER_END; c < PROCESS_COUNTERS && !p->gone; c++)
+			if (process_counter_text(&p->process, c, &text))
+				fprintf(to, "pointsman_other{name=\"%s\",number=\"%u\","
+					"process=\"%s\",index=\"%u\",incarnation=\"%u\"} %"
+					PRIu64 "\n", text.name, c, process_role_name(p->role),
+					p->index, p->incarnation,
+					count_get(&p->process, (enum counter)c));
+	}
+}
+
 static void
 roster(FILE *to, const struct pm_view *view)
 {
@@ -147,6 +171,55 @@ roster(FILE *to, const struct pm_view *view)
 }
 
 static void
+index_pool(FILE *to, const struct index_header *h)
+{
+	head(to, "index_pool_chunks", "gauge", "chunks for sets too large for a word, by class");
+	for (unsigned c = 0; c < INDEX_CLASSES; c++)
+		if (h->pool[c].chunks)
+			fprintf(to, "pointsman_index_pool_chunks{class=\"%u\"} %" PRIu64 "\n", c,
+				h->pool[c].chunks);
+	head(to, "index_pool_used", "gauge", "chunks of them in use");
+	for (unsigned c = 0; c < INDEX_CLASSES; c++)
+		if (h->pool[c].chunks)
+			fprintf(to, "pointsman_index_pool_used{class=\"%u\"} %" PRIu64 "\n", c,
+				(uint64_t)atomic_load_explicit(&h->pool_used[c],
+							       memory_order_relaxed));
+}
+
+/* One family over the groups of slots. */
+static void
+index_groups(FILE *to, const json_t *groups, const char *name, const char *key, const char *help)
+{
+	json_t *g;
+	size_t i;
+
+	head(to, name, "gauge", help);
+	json_array_foreach(groups, i, g)
+		fprintf(to,
+			"pointsman_%s{state=\"%s\",tier=\"%s\",role=\"%s\"} %lld\n", name,
+			pm_text_at(g, "state", ""), pm_text_at(g, "tier", ""),
+			pm_text_at(g, "role", ""), pm_integer_at(g, key));
+}
+
+static void
+index_slots_told(FILE *to, const struct pm_view *view)
+{
+	json_t *refused = NULL, *x = pm_show_index(view, &refused);
+	const json_t *groups = json_object_get(x, "groups");
+
+	if (x) {
+		index_groups(to, groups, "index_slots", "slots", "slots in use");
+		index_groups(to, groups, "index_slot_blocks", "held",
+			     "blocks held by them; by retired ones: not scrubbed yet");
+		head(to, "index_slots_free", "gauge", "slots nobody has");
+		fprintf(to, "pointsman_index_slots_free %lld\n",
+			pm_integer_at(json_object_get(x, "slots"), "free"));
+	}
+	json_decref(x);
+	json_decref(refused);
+}
+
+static void
 prefix_index(FILE *to, const struct pm_view *view)
 {
 	const struct index_header *h = pm_view_index(view);
@@ -161,11 +234,19 @@ prefix_index(FILE *to, const struct pm_view *view)
 	} while (0)
 	WORD(entries, "index_entries", "gauge", "blocks with at least one holder");
 	WORD(holders, "index_holders", "gauge", "pairs of block and holder");
-	WORD(refused, "index_refused_total", "counter", "blocks not noted: no room");
-	WORD(refused_speculative, "index_refused_speculative_total", "counter",
-	     "blocks not noted because they were only expected");
+	WORD(scrubbed, "index_scrubbed_total", "counter", "blocks taken from retired slots");
+	WORD(evicted, "index_evicted_total", "counter", "holders lost with evicted blocks");
+	WORD(dropped, "index_dropped_total", "counter", "malformed entries a newborn writer found");
 	WORD(recoveries, "index_recoveries_total", "counter", "scans by a newborn writer");
+	WORD(private_bytes, "index_private_bytes", "gauge", "kvevents' lists of what slots hold");
 #undef WORD
+	head(to, "index_refused_total", "counter", "holders not noted, by cause");
+	for (enum index_cause c = 0; c < INDEX_CAUSES; c++)
+		fprintf(to, "pointsman_index_refused_total{cause=\"%s\"} %" PRIu64 "\n",
+			index_cause_name(c),
+			(uint64_t)atomic_load_explicit(&h->refused[c], memory_order_relaxed));
+	index_pool(to, h);
+	index_slots_told(to, view);
 	head(to, "index_lanes", "gauge", "room for blocks");
 	fprintf(to, "pointsman_index_lanes %" PRIu64 "\n", h->nbuckets * 4);
 }
@@ -252,14 +333,6 @@ static const struct {
 #undef ROW
 };
 
-static const char *
-predictor_name(unsigned state)
-{
-	static const char *const names[] = {"calibrating", "ready", "frozen"};
-
-	return state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
 /* One series a state, 1 for the one it is in. */
 static void
 state_lines(FILE *to, const struct pm_view_worker *w, const char *name,
@@ -303,10 +376,53 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
 					    CACHE_APPROXIMATE, w.cache_state);
 			else
-				state_lines(to, &w, names[k], predictor_name, PREDICTOR_CALIBRATING,
-					    PREDICTOR_FROZEN, w.predictor.state);
+				state_lines(to, &w, names[k], predictor_state_name,
+					    PREDICTOR_CALIBRATING, PREDICTOR_FROZEN,
+					    w.predictor.state);
 		}
 	}
+}
+
+/* What why.h says, without its texts: the reason and since when of each state; what is wrong. */
+static void
+worker_reasons(FILE *to, const struct pm_view *view, mono_ns now)
+{
+	static const char *const helps[] = {
+		"1 for the reason of each state, as pointsctl workers --why explains it",
+		"for how long that has been so", "1 for what is wrong with the worker",
+	};
+	static const char *const names[] = {"worker_reason", "worker_since_seconds",
+					    "worker_trouble"};
+	unsigned rows = pm_view_rows(view);
+	struct pm_why_traffic *traffic = calloc(rows + 1, sizeof *traffic);
+	struct pm_view_worker w;
+	struct pm_why why[PM_WHY_MAX];
+
+	if (traffic)                            /* without: nothing of tokens */
+		pm_why_traffic(view, traffic, rows);
+	for (unsigned k = 0; k < 3; k++) {
+		head(to, names[k], "gauge", helps[k]);
+		for (unsigned i = 0; i < rows; i++) {
+			const struct pm_why_traffic *t = traffic ? &traffic[i] : NULL;
+			unsigned n = pm_view_worker(view, (uint16_t)i, now, &w) ?
+					     pm_why(view, &w, t, now, why) : 0;
+
+			for (unsigned f = 0; f < n; f++) {
+				if ((k == 1 && !why[f].since_ns) || (k == 2 && !why[f].trouble))
+					continue;
+				fprintf(to, "pointsman_%s", names[k]);
+				labels(to, &w);
+				fprintf(to, ",about=\"%s\",reason=\"%s\"} ",
+					pm_why_about_name(why[f].about), why[f].reason);
+				if (k != 1)
+					fputs("1\n", to);
+				else
+					fprintf(to, "%.3f\n", now > why[f].since_ns ?
+						(double)(now - why[f].since_ns) / 1e9 : 0);
+			}
+		}
+	}
+	free(traffic);
 }
 
 static void
@@ -316,6 +432,7 @@ workers(FILE *to, const struct pm_view *view)
 	struct pm_view_worker w;
 
 	worker_states(to, view, now);
+	worker_reasons(to, view, now);
 	for (size_t k = 0; k < sizeof series / sizeof series[0]; k++) {
 		char name[80];
 
@@ -344,6 +461,7 @@ page_print(FILE *to, const struct pm_view *view)
 	fputs("pointsman_up 1\n", to);
 	roster(to, view);
 	counters(to, view);
+	counters_unknown(to, view);
 	prefix_index(to, view);
 	workers(to, view);
 }

@@ -103,6 +103,9 @@ decode_value(struct frame_cursor *cursor, const char **why)
 		return decode_array(cursor, v.len, why);
 	case FRAME_MAP:
 		return decode_map(cursor, v.len, why);
+	case FRAME_EXT:
+		*why = "an extension type";
+		return NULL;
 	}
 	return NULL;
 }
