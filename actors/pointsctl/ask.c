@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "actors/common/show.h"
+#include "actors/common/verbs.h"
 #include "actors/pointsctl/control.h"
 
 #define ANSWER_MS       3000
@@ -68,14 +68,30 @@ exchange(const char *path, const char *request, size_t *ret_len)
 	return text;
 }
 
-/* 1: *ret has the result; 0: admin cannot be asked, *why; -1: it refused, which has been said. */
+/* What an answer says: 1 *ret has the result; 0 it is no answer we know; -1 a refusal, said. */
+static int
+take_answer(const json_t *reply, json_t **ret)
+{
+	const json_t *text = json_object_get(json_object_get(reply, "error"), "text");
+
+	if (json_is_true(json_object_get(reply, "ok"))) {
+		*ret = json_incref(json_object_get(reply, "result"));
+		return *ret ? 1 : 0;
+	}
+	if (!json_is_string(text))
+		return 0;
+	complain("%s", json_string_value(text));
+	return -1;
+}
+
+/* As take_answer; 0: admin cannot be asked, *why. */
 static int
 ask_admin(const struct options *o, const json_t *request, json_t **ret, const char **why)
 {
 	char path[128], *asked, *text;
-	json_t *reply, *error;
+	json_t *reply;
 	size_t len = 0;
-	int r = 0;
+	int r;
 
 	snprintf(path, sizeof path, "%s/admin.sock", o->run_dir);
 	*why = "pointsman-admin is not there";
@@ -90,25 +106,17 @@ ask_admin(const struct options *o, const json_t *request, json_t **ret, const ch
 	reply = json_loadb(text, len, 0, NULL);
 	free(text);
 	*why = "pointsman-admin answers in a form we do not know";
-	error = json_object_get(reply, "error");
-	if (json_is_true(json_object_get(reply, "ok"))) {
-		*ret = json_incref(json_object_get(reply, "result"));
-		r = *ret ? 1 : 0;
-	} else if (json_is_string(json_object_get(error, "text"))) {
-		complain("%s", json_string_value(json_object_get(error, "text")));
-		r = -1;
-	}
+	r = take_answer(reply, ret);
 	json_decref(reply);
 	return r;
 }
 
 static json_t *
-read_ourselves(const struct options *o, const char *verb, const json_t *argument)
+read_ourselves(const struct options *o, const json_t *request)
 {
 	struct pm_view view;
-	json_t *result = NULL;
+	json_t *result = NULL, *reply;
 	const char *why;
-	uint64_t id = 0;
 	int sock = control_connect(o->run_dir, &why);
 
 	if (sock < 0) {
@@ -116,40 +124,33 @@ read_ourselves(const struct options *o, const char *verb, const json_t *argument
 		return NULL;
 	}
 	pm_view_init(&view);
-	if (control_attach(sock, &view, &why) < 0)
+	if (control_attach(sock, &view, &why) < 0) {
 		complain("%s: %s", o->run_dir, why);
-	else if (strcmp(verb, "stat") == 0)
-		result = pm_show_stat(&view);
-	else if (strcmp(verb, "workers") == 0)
-		result = pm_show_workers(&view);
-	else if (strcmp(verb, "requests") == 0)
-		result = pm_show_requests(&view, argument ? (unsigned)json_integer_value(argument) :
-							    PM_SHOW_REQUESTS_DEFAULT);
-	else if (pm_show_id(json_string_value(argument), json_string_length(argument), &id) == 0)
-		result = pm_show_explain(&view, id);
+	} else {
+		reply = pm_verb_answer(&view, request);
+		take_answer(reply, &result);
+		json_decref(reply);
+	}
 	pm_view_close(&view);
 	close(sock);
 	return result;
 }
 
 json_t *
-ask(const struct options *o, const char *verb, const char *key, json_t *argument)
+ask(const struct options *o, const char *verb, json_t *arguments)
 {
-	json_t *request = json_object(), *result = NULL;
+	json_t *request = arguments ? arguments : json_object(), *result = NULL;
 	const char *why = "";
 	int r;
 
-	json_object_set_new(request, "v", json_integer(1));
+	json_object_set_new(request, "v", json_integer(PM_VERB_VERSION));
 	json_object_set_new(request, "verb", json_string(verb));
-	if (argument)
-		json_object_set(request, key, argument);
 	r = ask_admin(o, request, &result, &why);
 	if (r == 0) {
-		result = read_ourselves(o, verb, argument);
+		result = read_ourselves(o, request);
 		if (result)
 			complain("%s: read from shared memory instead", why);
 	}
 	json_decref(request);
-	json_decref(argument);
 	return result;
 }

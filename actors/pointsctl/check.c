@@ -1,7 +1,7 @@
-/* actors/pointsctl/check.c -- `check PATH...`: the loader the supervisor runs, and nothing else. */
+/* actors/pointsctl/check.c -- `check PATH...`: what the supervisor reads, with its checks. */
 #include <string.h>
 
-#include "actors/common/decide/manifest.h"
+#include "actors/common/secrets.h"
 #include "actors/pointsctl/pointsctl.h"
 
 static json_t *
@@ -24,12 +24,14 @@ errors_of(const struct yaml_errors *errs)
 }
 
 static void
-print_found(const struct manifest *m, const struct yaml_errors *errs)
+print_found(const struct manifest *m, const struct yaml_errors *errs,
+	    const struct yaml_errors *warnings)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "ok", json_boolean(m != NULL));
 	json_object_set_new(o, "errors", errors_of(errs));
+	json_object_set_new(o, "warnings", errors_of(warnings));
 	json_object_set_new(o, "errors_dropped", json_integer((json_int_t)errs->dropped));
 	if (m) {
 		json_object_set_new(o, "models", json_integer(m->n_models));
@@ -45,22 +47,31 @@ print_found(const struct manifest *m, const struct yaml_errors *errs)
 int
 command_check(const struct options *o)
 {
-	struct yaml_errors errs = {0};
+	struct yaml_errors errs = {0}, warnings = {0};
+	struct secret_files *files = NULL;
 	struct manifest *m = NULL;
 	int r = manifest_load_paths(o->args, o->n_args, &m, &errs);
-	int code = r < 0;
+	char text[160];
+	int code;
 
-	if (o->json)
-		print_found(r < 0 ? NULL : m, &errs);
-	else
+	if (r == 0)
+		r = secrets_read(m, &files, &errs, &warnings);
+	secrets_files_free(&files);
+	code = r < 0;
+	if (o->json) {
+		print_found(r < 0 ? NULL : m, &errs, &warnings);
+	} else {
 		yaml_errors_print(&errs, stderr);
+		yaml_errors_print(&warnings, stderr);
+	}
 	if (r < 0 && !yaml_errors_any(&errs))
 		complain("cannot load: %s", strerror(-r));
-	if (r == 0 && !o->json)
-		printf("configuration ok: %u models, %u policies, %u pools, %u worker sets, "
-		       "%u workers\n",
-		       m->n_models, m->n_policies, m->n_pools, m->n_sets, m->n_members);
+	if (r == 0 && !o->json) {
+		manifest_say(m, text, sizeof text);
+		printf("configuration ok: %s\n", text);
+	}
 	manifest_free(&m);
 	yaml_errors_free(&errs);
+	yaml_errors_free(&warnings);
 	return code;
 }

@@ -1,20 +1,17 @@
-/* actors/pointsctl/decode.c -- `decode kv-events FILE...`: what an engine said, as JSON lines. */
+/* actors/pointsctl/decode.c -- `decode kv-events FILE...`: what an engine said, as JSON lines; and
+ * which decoder is wanted.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/pointsctl/decode.h"
 #include "actors/pointsctl/pointsctl.h"
 #include "proto/kv_events.h"
 
-struct bytes {
-	uint8_t *p;
-	size_t n;
-};
-
-/* 0; -errno; -EFBIG. */
-static int
-file_read(const char *path, struct bytes *ret)
+int
+file_read(const char *path, size_t most, struct bytes *ret)
 {
 	bool in = strcmp(path, "-") == 0;
 	FILE *f = in ? stdin : fopen(path, "rb");
@@ -30,7 +27,7 @@ file_read(const char *path, struct bytes *ret)
 		if (b.n == cap) {
 			uint8_t *more = realloc(b.p, cap ? cap * 2 : 65536);
 
-			if (!more || cap > 2u * KV_PAYLOAD_MAX_BYTES) {
+			if (!more || cap > most) {
 				b.p = more ? more : b.p;
 				r = more ? -EFBIG : -ENOMEM;
 				break;
@@ -85,7 +82,7 @@ decode_file(const char *path, struct kv_batch *batch)
 	size_t len = strlen(path), offset = 0;
 	struct bytes b = {0};
 	const char *why = "";
-	int r = file_read(path, &b), code = 0;
+	int r = file_read(path, 2u * KV_PAYLOAD_MAX_BYTES, &b), code = 0;
 
 	if (r < 0) {
 		complain("%s: %s", path, strerror(-r));
@@ -122,8 +119,11 @@ command_decode(const struct options *o)
 	struct kv_batch batch = {0};
 	int code = 0;
 
+	if (strcmp(o->args[0], "metrics") == 0)
+		return decode_metrics(o);
 	if (strcmp(o->args[0], "kv-events") != 0) {
-		complain("decode what?  \"%s\" is not known; kv-events is", o->args[0]);
+		complain("decode what?  \"%s\" is not known; kv-events and metrics are",
+			 o->args[0]);
 		return EXIT_USAGE;
 	}
 	for (unsigned i = 1; i < o->n_args; i++)

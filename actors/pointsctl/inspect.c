@@ -6,21 +6,8 @@
 #include "actors/common/fields.h"
 #include "actors/common/show.h"
 #include "actors/pointsctl/ask.h"
+#include "actors/pointsctl/segments.h"
 #include "actors/pointsctl/table.h"
-
-/* Prints it one way or the other. */
-static int
-show(const struct options *o, json_t *result, void (*print)(const json_t *))
-{
-	if (!result)
-		return 1;
-	if (o->json)
-		print_json(result);
-	else
-		print(result);
-	json_decref(result);
-	return 0;
-}
 
 /* ---- stat ---- */
 
@@ -72,10 +59,37 @@ print_stat(const json_t *s)
 int
 command_stat(const struct options *o)
 {
-	return show(o, ask(o, "stat", NULL, NULL), print_stat);
+	if (o->segments)
+		return print_result(o, ask(o, "segments", NULL), print_segments);
+	return print_result(o, ask(o, "stat", NULL), print_stat);
 }
 
 /* ---- workers ---- */
+
+/* Only what somebody should look at: a source that fails, or whose members were not all taken. */
+static void
+print_discovery(const json_t *list)
+{
+	size_t i;
+	json_t *s;
+
+	json_array_foreach(list, i, s) {
+		const char *state = pm_text_at(s, "state", "?");
+		long long not_taken = pm_integer_at(s, "not_taken");
+		char since[UNIT_TEXT], answered[UNIT_TEXT];
+		bool ever;
+
+		if (strcmp(state, "ok") == 0 && not_taken == 0)
+			continue;
+		ever = json_is_number(json_object_get(s, "answered_s"));
+		printf("discovery of %s by %s: %s for %s, %s%s%s; %lld members, %lld not taken: "
+		       "%s\n",
+		       pm_text_at(s, "set", "?"), pm_text_at(s, "source", "?"), state,
+		       unit_s(since, s, "since_s"), ever ? "answered " : "never answered",
+		       ever ? unit_s(answered, s, "answered_s") : "", ever ? " ago" : "",
+		       pm_integer_at(s, "members"), not_taken, pm_text_at(s, "text", "-"));
+	}
+}
 
 static void
 print_workers(const json_t *result)
@@ -83,7 +97,8 @@ print_workers(const json_t *result)
 	const json_t *list = json_object_get(result, "workers");
 	struct table *t =
 		table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
-			  "CACHE >BATCHES >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 URL");
+			  "CACHE >BATCHES >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 "
+			  "SOURCE URL");
 	char a[UNIT_TEXT];
 	size_t i;
 	json_t *w;
@@ -104,16 +119,62 @@ print_workers(const json_t *result)
 		table_json(t, predictor, "state");
 		table_cell(t, "%s", unit_s(a, predictor, "error_p50_s"));
 		table_cell(t, "%s", unit_s(a, predictor, "error_p90_s"));
+		table_json(t, w, "source");
 		table_json(t, w, "url");
 	}
 	table_print(stdout, t);
 	table_free(&t);
+	print_discovery(json_object_get(result, "discovery"));
+}
+
+static void
+print_fact(const json_t *f)
+{
+	const char *reason = pm_text_at(f, "reason", "-"), *since = pm_text_at(f, "since", NULL);
+	bool trouble = json_is_true(json_object_get(f, "trouble"));
+
+	printf("%c %-9s %s", trouble ? '!' : ' ', pm_text_at(f, "about", "?"),
+	       pm_text_at(f, "is", "?"));
+	if (strcmp(reason, "-") != 0)
+		printf(" (%s)", reason);
+	if (since)
+		printf(" since %.19sZ", since);
+	printf(": %s\n", pm_text_at(f, "text", ""));
+}
+
+static void
+print_why(const json_t *result)
+{
+	const char *between = "";
+	json_t *w, *f;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(result, "workers"), i, w) {
+		unsigned troubles = 0;
+
+		json_array_foreach(json_object_get(w, "why"), k, f)
+			troubles += json_is_true(json_object_get(f, "trouble"));
+		printf("%s%s rank %lld, %s at %s: %u trouble%s\n", between,
+		       pm_text_at(w, "worker", "?"), pm_integer_at(w, "rank"),
+		       pm_text_at(w, "model", "?"), pm_text_at(w, "url", "?"), troubles,
+		       troubles == 1 ? "" : "s");
+		json_array_foreach(json_object_get(w, "why"), k, f)
+			print_fact(f);
+		between = "\n";
+	}
+	print_discovery(json_object_get(result, "discovery"));
 }
 
 int
 command_workers(const struct options *o)
 {
-	return show(o, ask(o, "workers", NULL, NULL), print_workers);
+	json_t *arguments = json_object();
+
+	if (o->worker)
+		json_object_set_new(arguments, "worker", json_string(o->worker));
+	if (o->why)
+		json_object_set_new(arguments, "why", json_true());
+	return print_result(o, ask(o, "workers", arguments), o->why ? print_why : print_workers);
 }
 
 /* ---- requests ---- */
@@ -143,9 +204,9 @@ print_requests(const json_t *result)
 int
 command_requests(const struct options *o)
 {
-	json_t *limit = o->n ? json_integer(o->n) : NULL;
+	json_t *limit = o->n ? json_pack("{s:i}", "limit", (int)o->n) : NULL;
 
-	return show(o, ask(o, "requests", "limit", limit), print_requests);
+	return print_result(o, ask(o, "requests", limit), print_requests);
 }
 
 /* ---- explain ---- */
@@ -171,8 +232,10 @@ print_pair(const json_t *c, const char *what, const char *ours, const char *thei
 static void
 print_outcome(const json_t *x)
 {
-	char a[UNIT_TEXT], b[UNIT_TEXT], c[UNIT_TEXT];
+	char a[UNIT_TEXT], b[UNIT_TEXT], c[UNIT_TEXT], worker[32] = "no worker";
 
+	if (json_is_integer(json_object_get(x, "row")))        /* another has its row by now */
+		snprintf(worker, sizeof worker, "row %lld", pm_integer_at(x, "row"));
 	printf("outcome at %s: ", pm_text_at(x, "when", "-"));
 	if (json_is_integer(json_object_get(x, "status")))
 		printf("status %lld", pm_integer_at(x, "status"));
@@ -180,10 +243,14 @@ print_outcome(const json_t *x)
 		printf("no status");
 	printf("%s from %s after %lld attempts%s%s\n",
 	       json_is_true(json_object_get(x, "cancelled")) ? ", client gone," : "",
-	       pm_text_at(x, "worker", "no worker"), pm_integer_at(x, "attempts"),
+	       pm_text_at(x, "worker", worker), pm_integer_at(x, "attempts"),
 	       pm_text_at(x, "error", NULL) ? ", error " : "", pm_text_at(x, "error", ""));
-	printf("waited here %s, first byte %s after dispatch, last %s; ", unit_us(a, x, "queue_us"),
-	       unit_us(b, x, "ttft_us"), unit_us(c, x, "e2e_us"));
+	printf("client %s%s", pm_text_at(x, "peer", "-"),
+	       json_is_true(json_object_get(x, "peer_forwarded")) ? " (forwarded)" : "");
+	if (pm_text_at(x, "client_request_id", NULL))
+		printf(", its X-Request-Id %s", pm_text_at(x, "client_request_id", ""));
+	printf("\nwaited here %s, first byte %s after dispatch, last %s; ",
+	       unit_us(a, x, "queue_us"), unit_us(b, x, "ttft_us"), unit_us(c, x, "e2e_us"));
 	printf("%s to the client\n",
 	       unit_bytes(a, json_number_value(json_object_get(x, "bytes_out"))));
 }
@@ -227,8 +294,8 @@ command_explain(const struct options *o)
 			o->args[0]);
 		return 1;
 	}
-	result = ask(o, "explain", "id", json_string(o->args[0]));
+	result = ask(o, "explain", json_pack("{s:s}", "id", o->args[0]));
 	state = pm_text_at(result, "state", "");
 	found = strcmp(state, "done") == 0 || strcmp(state, "live") == 0;
-	return show(o, result, print_explain) || !found;
+	return print_result(o, result, print_explain) || !found;
 }

@@ -43,26 +43,25 @@ entry_write(struct recorder *rec, const struct journal_file_entry *head, const v
 static void
 names_write(struct recorder *rec)
 {
-	uint32_t n = rec->rows->head ?
-			     atomic_load_explicit(&rec->rows->head->count, memory_order_acquire) :
-			     0;
+	uint32_t n = rec->rows->head ? rows_count(rec->rows) : 0;
 
-	for (uint32_t i = 0; i < n && i < rec->rows->capacity; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct row *row = &rec->rows->row[i];
-		const struct row_text *text = &rec->rows->text[i];
+		struct row_text text;
 		struct journal_file_name name = {.row = (uint16_t)i, .rank = row->rank};
 		struct journal_file_entry head = {.len = sizeof name, .kind = JOURNAL_FILE_NAME,
 						  .role = ROLE_SUPERVISOR};
 
 		name.row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
-		if (name.row_gen == 0 || rec->named[i] == name.row_gen)
+		if (name.row_gen == 0 || rec->named[i] == name.row_gen ||
+		    !rows_text_read(rec->rows, (uint16_t)i, name.row_gen, &text))
 			continue;
 		rec->named[i] = name.row_gen;
-		snprintf(name.set, sizeof name.set, "%.*s", (int)sizeof text->set - 1, text->set);
-		snprintf(name.member, sizeof name.member, "%.*s", (int)sizeof text->member - 1,
-			 text->member);
-		snprintf(name.model, sizeof name.model, "%.*s", (int)sizeof text->model - 1,
-			 text->model);
+		snprintf(name.set, sizeof name.set, "%.*s", (int)sizeof text.set - 1, text.set);
+		snprintf(name.member, sizeof name.member, "%.*s", (int)sizeof text.member - 1,
+			 text.member);
+		snprintf(name.model, sizeof name.model, "%.*s", (int)sizeof text.model - 1,
+			 text.model);
 		entry_write(rec, &head, &name);
 	}
 }
@@ -107,6 +106,45 @@ ending(int signals)
 	return poll(&pfd, 1, 0) > 0;
 }
 
+/* What the journals in view have that is not in the record yet.  0, -ENOMEM. */
+static int
+record_turn(struct recorder *rec, struct feed *feed, const struct pm_view *view)
+{
+	uint64_t lost = feed->lost;
+
+	names_write(rec);
+	if (feed_turn(feed, view, ROLE_NONE, on_record, rec) < 0)
+		return -ENOMEM;
+	if (feed->lost > lost) {
+		struct journal_file_entry e = {.len = 8, .kind = JOURNAL_FILE_LOST};
+
+		lost = feed->lost - lost;
+		entry_write(rec, &e, &lost);
+		complain("too slow: %llu bytes of journal were overwritten unread",
+			 (unsigned long long)lost);
+	}
+	return 0;
+}
+
+/* A process that is just born may have decided before we were told of it: whoever attaches is told
+ * of all at once. */
+static int
+record_rest(const struct options *o, struct recorder *rec, struct feed *feed)
+{
+	struct pm_view view;
+	const char *why;
+	int sock = control_connect(o->run_dir, &why), r = 0;
+
+	if (sock < 0)
+		return 0;                       /* it has ended; nobody is born any more */
+	pm_view_init(&view);
+	if (control_attach(sock, &view, &why) == 0)
+		r = record_turn(rec, feed, &view);
+	pm_view_close(&view);
+	close(sock);
+	return r;
+}
+
 static int
 record_loop(const struct options *o, int sock, int signals, struct pm_view *view,
 	    struct recorder *rec)
@@ -118,23 +156,14 @@ record_loop(const struct options *o, int sock, int signals, struct pm_view *view
 	mono_ns end = clock_mono() + (mono_ns)(o->seconds * 1e9);
 	struct feed feed = {0};
 	bool last = false;
+	int r = 0;
 
 	fwrite(&head, sizeof head, 1, rec->to);
 	while (!ferror(rec->to)) {
-		uint64_t lost = feed.lost;
-
-		names_write(rec);
-		if (feed_turn(&feed, view, ROLE_NONE, on_record, rec) < 0)
-			break;
-		if (feed.lost > lost) {
-			struct journal_file_entry e = {.len = 8, .kind = JOURNAL_FILE_LOST};
-
-			lost = feed.lost - lost;
-			entry_write(rec, &e, &lost);
-			complain("too slow: %llu bytes of journal were overwritten unread",
-				 (unsigned long long)lost);
-		}
-		if (last || (rec->most && rec->records >= rec->most))
+		r = record_turn(rec, &feed, view);
+		if (r == 0 && last)
+			r = record_rest(o, rec, &feed);
+		if (r < 0 || last || (rec->most && rec->records >= rec->most))
 			break;
 		fflush(rec->to);
 		last = ending(signals) ||
@@ -143,7 +172,7 @@ record_loop(const struct options *o, int sock, int signals, struct pm_view *view
 			last = control_turn(sock, view, RECORD_TURN_MS) == -EPIPE;
 	}
 	feed_close(&feed);
-	return ferror(rec->to) ? -EIO : 0;
+	return ferror(rec->to) ? -EIO : r;
 }
 
 static int
@@ -217,9 +246,14 @@ static void
 names_take(struct names *names, const struct journal_file_name *name)
 {
 	struct row_text *text = &names->rows.text[name->row];
+	struct row *row = &names->rows.row[name->row];
 
-	atomic_store_explicit(&names->rows.row[name->row].row_gen, name->row_gen,
-			      memory_order_relaxed);
+	/* It may have come back: records of before may stand behind its new row_gen. */
+	if (strncmp(text->set, name->set, sizeof text->set) != 0 ||
+	    strncmp(text->member, name->member, sizeof text->member) != 0)
+		atomic_store_explicit(&row->name_gen, name->row_gen, memory_order_relaxed);
+	atomic_store_explicit(&row->row_gen, name->row_gen, memory_order_relaxed);
+	atomic_store_explicit(&row->intent, INTENT_SERVE, memory_order_relaxed);
 	snprintf(text->set, sizeof text->set, "%.*s", (int)sizeof name->set - 1, name->set);
 	snprintf(text->member, sizeof text->member, "%.*s", (int)sizeof name->member - 1,
 		 name->member);

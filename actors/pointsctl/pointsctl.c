@@ -14,13 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/show_index.h"
+
 #define DEFAULT_RUN_DIR "/run/pointsman"
 
 /* Options a subcommand may be given, as bits; -r is welcome to all, so that scripts need not tell
  * apart. */
 enum {
 	OPTION_OUTPUT = 2, OPTION_DRY_RUN = 4, OPTION_FOLLOW = 8, OPTION_N = 16,
-	OPTION_SECONDS = 32, OPTION_COUNT = 64,
+	OPTION_SECONDS = 32, OPTION_COUNT = 64, OPTION_SEGMENTS = 128,
+	OPTION_INDEX = 256, OPTION_SEED = 512, OPTION_WHY = 1024, OPTION_WORKER = 2048,
+	OPTION_DECODE = 4096,
+};
+
+/* Options without a letter. */
+enum {
+	LONG_SLOTS = 1000, LONG_HASH, LONG_AUDIT, LONG_TOKENS, LONG_MODEL, LONG_ADAPTER, LONG_SALT,
+	LONG_WORKER, LONG_BLOCK_TOKENS, LONG_SEED, LONG_WHY, LONG_ENGINE, LONG_RANKS,
 };
 
 struct command {
@@ -37,9 +47,24 @@ static const struct command commands[] = {
 	{"reload", "[--dry-run]",
 	 "load the configuration anew; back when every ingress works by it",
 	 OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},
-	{"stat", "", "generation, processes, totals", OPTION_OUTPUT, 0, 0, command_stat},
-	{"workers", "", "every worker: load, reading, cache state, predictor", OPTION_OUTPUT, 0, 0,
-	 command_workers},
+	{"stat", "[--segments]",
+	 "generation, processes, totals; or every shared segment and its fill",
+	 OPTION_OUTPUT | OPTION_SEGMENTS, 0, 0, command_stat},
+	{"workers", "[--why] [--worker W]",
+	 "every worker: load, reading, cache state, predictor; or each state's reason, and what "
+	 "is wrong", OPTION_OUTPUT | OPTION_WHY | OPTION_WORKER, 0, 0, command_workers},
+	{"index", "[--slots [--worker W]]",
+	 "the prefix index: fill, losses, what each worker holds; or its slots",
+	 OPTION_OUTPUT | OPTION_INDEX | OPTION_WORKER, 0, PM_SHOW_HASHES_MAX, command_index},
+	{"index", "--hash HEX...", "who holds these blocks, a chain or not", 0, 0, 0, NULL},
+	{"index", "--tokens FILE --model M",
+	 "who holds this prompt: token ids as JSON, or as /tokenize answers", 0, 0, 0, NULL},
+	{"index", "--audit", "look at every lane; seconds per GiB, beside the processes", 0, 0, 0,
+	 NULL},
+	{"hash", "--tokens FILE --model M --block-tokens N",
+	 "the prompt's block hashes, without asking; --seed SEED: 16 hex digits or a file "
+	 "(default RUNDIR/hash-seed)",
+	 OPTION_INDEX | OPTION_SEED, 0, 0, command_hash},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
 	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
 	{"explain", "ID", "why a request went where it went, and what came of it", OPTION_OUTPUT, 1,
@@ -47,13 +72,19 @@ static const struct command commands[] = {
 	{"log", "[-f] [-n N]",
 	 "requests that ended, one a line: the last N (default 20), -f: and on",
 	 OPTION_OUTPUT | OPTION_FOLLOW | OPTION_N, 0, 0, command_log},
+	{"events", "--worker W [-f] [-n N]",
+	 "a worker's KV events as they are applied: the next N (default 20), or -f: all",
+	 OPTION_OUTPUT | OPTION_FOLLOW | OPTION_N | OPTION_WORKER, 0, 0, command_events},
 	{"journal", "record FILE [--seconds S] [--count N]",
 	 "persist decisions and outcomes until ^C", OPTION_OUTPUT | OPTION_SECONDS | OPTION_COUNT,
 	 2, 2, command_journal},
 	{"journal", "print FILE", "read them back", OPTION_OUTPUT, 2, 2, NULL},
 	{"decode", "kv-events FILE...",
-	 "an engine's event payload (binary, or hex in *.hex) as JSON lines", OPTION_OUTPUT, 2,
-	 1000, command_decode},
+	 "an engine's event payload (binary, or hex in *.hex) as JSON lines",
+	 OPTION_OUTPUT | OPTION_DECODE, 2, 1000, command_decode},
+	{"decode", "metrics FILE... [--engine E] [--ranks N]",
+	 "what a worker's rows know by this page of an engine, and which lines said so", 0, 0, 0,
+	 NULL},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -92,6 +123,19 @@ print_json_line(FILE *to, const json_t *value)
 {
 	json_dumpf(value, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	fputc('\n', to);
+}
+
+int
+print_result(const struct options *o, json_t *result, void (*print)(const json_t *))
+{
+	if (!result)
+		return 1;
+	if (o->json)
+		print_json(result);
+	else
+		print(result);
+	json_decref(result);
+	return 0;
 }
 
 static void
@@ -159,6 +203,20 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 	static const struct option names[] = {
 		{"run", required_argument, NULL, 'r'}, {"output", required_argument, NULL, 'o'},
 		{"dry-run", no_argument, NULL, 'd'}, {"follow", no_argument, NULL, 'f'},
+		{"segments", no_argument, NULL, 'S'},
+		{"slots", no_argument, NULL, LONG_SLOTS},
+		{"hash", no_argument, NULL, LONG_HASH},
+		{"audit", no_argument, NULL, LONG_AUDIT},
+		{"tokens", required_argument, NULL, LONG_TOKENS},
+		{"model", required_argument, NULL, LONG_MODEL},
+		{"adapter", required_argument, NULL, LONG_ADAPTER},
+		{"salt", required_argument, NULL, LONG_SALT},
+		{"worker", required_argument, NULL, LONG_WORKER},
+		{"block-tokens", required_argument, NULL, LONG_BLOCK_TOKENS},
+		{"seed", required_argument, NULL, LONG_SEED},
+		{"engine", required_argument, NULL, LONG_ENGINE},
+		{"ranks", required_argument, NULL, LONG_RANKS},
+		{"why", no_argument, NULL, LONG_WHY},
 		{"seconds", required_argument, NULL, 's'}, {"count", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0},
 	};
@@ -191,6 +249,64 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 						   optarg);
 			o->n = (unsigned)n;
 			*given |= OPTION_N;
+			break;
+		case LONG_SLOTS:
+		case LONG_HASH:
+		case LONG_AUDIT:
+			o->slots |= c == LONG_SLOTS;
+			o->hash |= c == LONG_HASH;
+			o->audit |= c == LONG_AUDIT;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_TOKENS:
+			o->tokens = optarg;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_MODEL:
+			o->model = optarg;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_ADAPTER:
+			o->adapter = optarg;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_SALT:
+			o->salt = optarg;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_WORKER:
+			o->worker = optarg;
+			*given |= OPTION_WORKER;
+			break;
+		case LONG_BLOCK_TOKENS:
+			if (!number(optarg, 1, 65536, &n))
+				return usage_error("--block-tokens %s: a number from 1 to 65536 is "
+						   "wanted", optarg);
+			o->block_tokens = (unsigned)n;
+			*given |= OPTION_INDEX;
+			break;
+		case LONG_WHY:
+			o->why = true;
+			*given |= OPTION_WHY;
+			break;
+		case LONG_SEED:
+			o->seed = optarg;
+			*given |= OPTION_SEED;
+			break;
+		case LONG_ENGINE:
+			o->engine = optarg;
+			*given |= OPTION_DECODE;
+			break;
+		case LONG_RANKS:
+			if (!number(optarg, 1, MANIFEST_RANKS_MAX, &n))
+				return usage_error("--ranks %s: a number from 1 to 64 is wanted",
+						   optarg);
+			o->ranks = (unsigned)n;
+			*given |= OPTION_DECODE;
+			break;
+		case 'S':
+			o->segments = true;
+			*given |= OPTION_SEGMENTS;
 			break;
 		case 's':
 			if (!seconds(optarg, &o->seconds))

@@ -18,8 +18,14 @@
 struct options {
 	const char *run_dir;
 	bool json;                              /* --output json */
-	bool dry_run, follow;
+	bool dry_run, follow, segments, why;
+	bool slots, hash, audit;                /* of index */
+	const char *tokens, *model, *adapter, *salt, *worker;   /* of index, hash; NULL not given */
+	const char *seed;                       /* of hash; NULL not given */
+	unsigned block_tokens;                  /* 0 not given */
 	unsigned n;                             /* -n: lines, requests; 0 not given */
+	const char *engine;                     /* of decode metrics; NULL not given */
+	unsigned ranks;                         /* likewise; 0 not given */
 	double seconds;                         /* --seconds; 0: until ^C */
 	uint64_t count;                         /* --count; 0: no limit */
 	char **args;                            /* what follows the subcommand */
@@ -31,6 +37,9 @@ int command_check(const struct options *o);
 int command_reload(const struct options *o);
 int command_stat(const struct options *o);
 int command_workers(const struct options *o);
+int command_index(const struct options *o);
+int command_events(const struct options *o);
+int command_hash(const struct options *o);
 int command_requests(const struct options *o);
 int command_explain(const struct options *o);
 int command_log(const struct options *o);
@@ -39,5 +48,7 @@ int command_decode(const struct options *o);
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 	/* "pointsctl: ..." on standard error. */
+int print_result(const struct options *o, json_t *result, void (*print)(const json_t *));
+	/* One way or the other, as --output says; takes result (NULL: it failed).  Exit code. */
 void print_json(const json_t *value);           /* indented, to standard output */
 void print_json_line(FILE *to, const json_t *value);
