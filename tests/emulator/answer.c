@@ -52,8 +52,8 @@ call_log_start(const struct call *call)
 	if (call->emu->log != NULL)
 		fprintf(call->emu->log,
 			"{\"ev\":\"start\",\"t\":%.6f,\"x_request_id\":\"%s\",\"user\":\"%s\","
-			"\"prompt_tokens\":%u}\n", call->emu->now_s, call->id, call->user,
-			call->prompt_tokens);
+			"\"rank\":%u,\"prompt_tokens\":%u}\n", call->emu->now_s, call->id,
+			call->user, call->rank->number, call->prompt_tokens);
 }
 
 void
@@ -96,13 +96,22 @@ answer_begin(struct call *call)
 	http_conn_begin(call->conn, 200, "text/event-stream; charset=utf-8", headers);
 }
 
+static const char *
+call_model(const struct call *call)
+{
+	return call->lora != NULL ? call->lora : call->emu->opt.model;
+}
+
 static void
 add_usage(struct text *text, const struct call *call)
 {
 	text_printf(text, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u,"
-		    "\"completion_tokens\":%u,\"prompt_tokens_details\":{\"cached_tokens\":%u}}",
-		    call->prompt_tokens, call->prompt_tokens + call->job->visible,
-		    call->job->visible, call->hit_tokens);
+		    "\"completion_tokens\":%u", call->prompt_tokens,
+		    call->prompt_tokens + call->job->visible, call->job->visible);
+	if (call->emu->opt.prompt_tokens_details)
+		text_printf(text, ",\"prompt_tokens_details\":{\"cached_tokens\":%u}",
+			    call->hit_tokens);
+	text_lit(text, "}");
 }
 
 static void
@@ -114,7 +123,7 @@ event_open(struct text *text, struct call *call)
 			    "\"model\":\"%s\",\"choices\":[",
 			    call->chat ? "chatcmpl" : "cmpl", call->id,
 			    call->chat ? "chat.completion.chunk" : "text_completion",
-			    call->created, call->emu->opt.model);
+			    call->created, call_model(call));
 		call->open = must(malloc(text->len));
 		call->open_len = text->len;
 		memcpy(call->open, text->p, text->len);
@@ -187,6 +196,18 @@ send_words(struct text *text, struct call *call, unsigned from, unsigned to, boo
 	event_close(text, call, call->usage_each);
 }
 
+void
+answer_words(struct text *text, const struct call *call, unsigned from, unsigned to)
+{
+	add_words(text, call, from, to, false);
+}
+
+static bool
+named(const struct call *call)
+{
+	return call->form == FORM_MESSAGES || call->form == FORM_RESPONSES;
+}
+
 static const char *
 finish_name(const struct call *call)
 {
@@ -215,13 +236,17 @@ send_finish(struct text *text, struct call *call)
 }
 
 static void
-whole_answer(struct text *text, const struct call *call)
+whole_answer(struct text *text, struct call *call)
 {
+	if (named(call)) {
+		answer_named_whole(text, call);
+		return;
+	}
 	text->len = 0;
 	text_printf(text, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%ld,\"model\":\"%s\","
 		    "\"choices\":[{\"index\":0,", call->chat ? "chatcmpl" : "cmpl", call->id,
 		    call->chat ? "chat.completion" : "text_completion", call->created,
-		    call->emu->opt.model);
+		    call_model(call));
 	if (!call->chat)
 		text_printf(text, "\"text\":\"");
 	else if (call->tool[0] != '\0')
@@ -256,7 +281,7 @@ answer_strike(struct call *call, const struct text *text)
 	emu->faults++;
 	call_log_end(call, call->begun ? 200 : 0, emu->opt.fail_kind);
 	if (call->job != NULL && !done)
-		worker_abort(emu->worker, call->job);
+		worker_abort(call->rank->worker, call->job);
 	call->job = NULL;
 	if (call->fail_kind == FAIL_STALL)
 		return;
@@ -266,7 +291,13 @@ answer_strike(struct call *call, const struct text *text)
 		static const char event[] = "data: {\"error\":{\"message\":\"injected\",\"type\":"
 			"\"InternalServerError\",\"param\":null,\"code\":500}}\n\ndata: [DONE]\n\n";
 
-		http_conn_chunk(conn, event, sizeof event - 1);
+		static const char sorry[] = "event: error\ndata: {\"type\":\"error\",\"error\":{"
+			"\"type\":\"api_error\",\"message\":\"injected\"}}\n\n";
+
+		if (named(call))
+			http_conn_chunk(conn, sorry, sizeof sorry - 1);
+		else
+			http_conn_chunk(conn, event, sizeof event - 1);
 		http_conn_end(conn);
 	} else { /* cut in the middle of the answer */
 		if (!call->begun && !call->stream) {
@@ -283,12 +314,13 @@ answer_strike(struct call *call, const struct text *text)
 void
 api_token(void *arg, struct worker_job *job, double now_s)
 {
-	struct emulator *emu = arg;
+	struct rank *rank = arg;
+	struct emulator *emu = rank->emu;
 	struct call *call = job->priv;
 	bool last = job->finish != ENGINE_RUNNING;
 	struct text text = {emu->scratch, 0, emu->scratch_cap};
 
-	exposition_token(&emu->x, job, now_s, call->last_s);
+	exposition_token(&rank->x, job, now_s, call->last_s);
 	call->last_s = now_s;
 	call->hit_tokens = job->hit_tokens;
 	call->unsent++;
@@ -299,8 +331,12 @@ api_token(void *arg, struct worker_job *job, double now_s)
 				send_role(&text, call);
 		}
 		if (last || job->visible == 1 || call->unsent >= emu->opt.stream_interval) {
-			send_words(&text, call, job->visible - call->unsent + 1, job->visible,
-				   last);
+			unsigned from = job->visible - call->unsent + 1;
+
+			if (named(call))
+				answer_named_words(&text, call, from, job->visible);
+			else
+				send_words(&text, call, from, job->visible, last);
 			call->unsent = 0;
 		}
 	}
@@ -310,7 +346,10 @@ api_token(void *arg, struct worker_job *job, double now_s)
 		answer_strike(call, &text);
 	} else if (last) {
 		if (call->stream) {
-			send_finish(&text, call);
+			if (named(call))
+				answer_named_end(&text, call);
+			else
+				send_finish(&text, call);
 			http_conn_end(call->conn);
 		} else {
 			char headers[512];

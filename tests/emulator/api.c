@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/openai.h"
 #include "tests/emulator/ids.h"
 
 static void *
@@ -71,12 +72,18 @@ id_seen(struct id_set *set, uint64_t id)
 }
 
 void
-api_error(struct http_conn *conn, unsigned status, const char *type, const char *param,
-	  const char *message)
+api_error(const struct emulator *emu, struct http_conn *conn, unsigned status, const char *type,
+	  const char *param, const char *message)
 {
-	json_t *error = json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message, "type",
-				  type, "param", param, "code", (int)status);
-	char *body = must(json_dumps(error, JSON_COMPACT));
+	json_t *error = json_pack("{s:s, s:s, s:s?, s:i}", "message", message, "type", type,
+				  "param", param, "code", (int)status);
+	char *body;
+
+	if (emu->gen.nested_errors)
+		error = json_pack("{s:o}", "error", error);
+	else
+		json_object_set_new(error, "object", json_string("error"));
+	body = must(json_dumps(error, JSON_COMPACT));
 
 	http_conn_answer(conn, status, "application/json", "", body, strlen(body));
 	free(body);
@@ -84,9 +91,9 @@ api_error(struct http_conn *conn, unsigned status, const char *type, const char 
 }
 
 static void
-bad_request(struct http_conn *conn, const char *message)
+bad_request(const struct emulator *emu, struct http_conn *conn, const char *message)
 {
-	api_error(conn, 400, "BadRequestError", NULL, message);
+	api_error(emu, conn, 400, "BadRequestError", NULL, message);
 }
 
 /* ---- calls ---- */
@@ -135,8 +142,8 @@ api_closed(struct emulator *emu, struct http_conn *conn)
 	}
 	call_log_end(call, 0, "abort");
 	if (call->job != NULL) {
-		worker_abort(emu->worker, call->job);
-		exposition_abort(&emu->x);
+		worker_abort(call->rank->worker, call->job);
+		exposition_abort(&call->rank->x);
 	}
 	emu->aborted++;
 	call_free(call);
@@ -145,6 +152,7 @@ api_closed(struct emulator *emu, struct http_conn *conn)
 void
 api_forget_all(struct emulator *emu)
 {
+	responses_forget(emu);
 	while (emu->calls != NULL) {
 		if (!emu->calls->tokenizing)
 			call_log_end(emu->calls, 0, "restart");
@@ -164,8 +172,8 @@ api_open(const struct emulator *emu)
 
 /* ---- requests ---- */
 
-static bool
-model_known(const struct emulator *emu, const char *model)
+bool
+api_model_known(const struct emulator *emu, const char *model)
 {
 	const char *p = emu->opt.served_model_name;
 	size_t len = strlen(model);
@@ -179,7 +187,7 @@ model_known(const struct emulator *emu, const char *model)
 			return true;
 		p += n + (p[n] == ',');
 	}
-	return false;
+	return emulator_lora(emu, model, len) > 0;
 }
 
 /* A whole number member, or none.  False: there, but not a whole number from min on. */
@@ -221,19 +229,21 @@ get_ids(const json_t *list, unsigned *ret_tokens)
 
 /* The prompt of a request in either form as tokens.  NULL, and why. */
 static uint32_t *
-get_prompt(const struct emulator *emu, const json_t *req, bool chat, unsigned *ret_tokens,
-	   const char **why)
+get_prompt(const struct emulator *emu, const json_t *req, enum call_form form,
+	   unsigned *ret_tokens, const char **why)
 {
 	const json_t *prompt = json_object_get(req, "prompt");
 	const json_t *gen = json_object_get(req, "add_generation_prompt");
 	uint32_t *token;
 
-	if (chat) {
+	if (form != FORM_COMPLETION) {
+		json_t *said = form == FORM_CHAT ? json_incref(json_object_get(req, "messages"))
+						 : routes_messages(req, form);
 		size_t len;
-		char *text = tokenizer_chat(json_object_get(req, "messages"),
-					    json_object_get(req, "tools"),
+		char *text = tokenizer_chat(said, json_object_get(req, "tools"),
 					    !json_is_false(gen), &len, why);
 
+		json_decref(said);
 		if (text == NULL)
 			return NULL;
 		token = tokenizer_encode(emu->tokenizer, text, len, ret_tokens);
@@ -263,11 +273,13 @@ tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req)
 	const char *why = NULL;
 	struct call *call;
 	unsigned n = 0;
-	uint32_t *token = get_prompt(emu, req, json_object_get(req, "messages") != NULL, &n, &why);
+	uint32_t *token = get_prompt(emu, req, json_object_get(req, "messages") != NULL ? FORM_CHAT
+										: FORM_COMPLETION,
+				     &n, &why);
 	char *p;
 
 	if (token == NULL) {
-		bad_request(conn, why);
+		bad_request(emu, conn, why);
 		return;
 	}
 	emu->tokenized++;
@@ -383,7 +395,7 @@ fault(struct call *call)
 
 		emu->faults++;
 		call_log_end(call, status[call->fail_kind], "fault");
-		api_error(call->conn, status[call->fail_kind],
+		api_error(emu, call->conn, status[call->fail_kind],
 			  call->fail_kind == FAIL_429 ? "RateLimitError" : "InternalServerError",
 			  NULL, "injected failure");
 		call_free(call);
@@ -419,42 +431,80 @@ identify(struct call *call, const struct http1_request *http, const json_t *req)
 	call->text_seed = hash_text(call->user[0] != '\0' ? call->user : call->id);
 }
 
+/* The rank a request asks for, or the one with the least to do.  NULL: there is no such rank. */
+static struct rank *
+get_rank(struct emulator *emu, const struct http1_request *http)
+{
+	const struct http1_header *h = http1_find(&http->head, "x-data-parallel-rank", NULL);
+	struct rank *best = NULL;
+	unsigned best_load = 0, asked = 0;
+	size_t digits = 0;
+
+	while (h != NULL && digits < h->value.len && h->value.p[digits] >= '0' &&
+	       h->value.p[digits] <= '9' && digits < 6)
+		asked = asked * 10 + (unsigned)(h->value.p[digits++] - '0');
+	if (emu->gen.rank_header && h != NULL && digits > 0 && digits == h->value.len)
+		return asked - emu->rank[0].number < emu->ranks
+			? &emu->rank[asked - emu->rank[0].number] : NULL;
+	for (unsigned i = 0; i < emu->ranks; i++) {
+		struct rank *rank = &emu->rank[i];
+		struct worker_stats stats = worker_stats(rank->worker);
+		unsigned load = 4 * (stats.engine.waiting + stats.arriving) + stats.engine.running;
+
+		if (best == NULL || load < best_load ||
+		    (load == best_load && rank->prompts < best->prompts)) {
+			best = rank;
+			best_load = load;
+		}
+	}
+	return best;
+}
+
 /* All that can be wrong with the numbers of a request; then the job.  token: the prompt, if it is
  * known already; it is taken over. */
 static void
 generate(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
-	 const json_t *req, uint32_t *token, unsigned tokens, bool chat)
+	 const json_t *req, uint32_t *token, unsigned tokens, enum call_form form)
 {
+	const char *previous = json_string_value(json_object_get(req, "previous_response_id"));
 	const json_t *options = json_object_get(req, "stream_options");
 	const char *salt = json_string_value(json_object_get(req, "cache_salt"));
+	const char *model = json_string_value(json_object_get(req, "model"));
 	const char *why = NULL;
 	json_int_t max, min, n, priority;
 	struct worker_request work = {0};
+	struct rank *rank = get_rank(emu, http);
 	struct call *call;
 
+	if (rank == NULL) {
+		bad_request(emu, conn, "data_parallel_rank is out of range");
+		free(token);
+		return;
+	}
 	if (!get_count(req, "max_completion_tokens", 1, 0, &max) ||
-	    (max == 0 && !get_count(req, "max_tokens", 1, 0, &max)) ||
+	    (max == 0 && !get_count(req, form == FORM_RESPONSES ? "max_output_tokens"
+								: "max_tokens", 1, 0, &max)) ||
 	    !get_count(req, "min_tokens", 0, 0, &min) || !get_count(req, "n", 1, 1, &n) ||
 	    !get_count(req, "priority", INT32_MIN, 0, &priority) || priority > INT32_MAX) {
-		bad_request(conn, "max_tokens, min_tokens, n and priority must be whole numbers "
-			    "in range");
+		bad_request(emu, conn, "max_tokens, min_tokens, n and priority must be whole "
+			    "numbers in range");
 		free(token);
 		return;
 	}
 	if (n != 1) {
-		bad_request(conn, "n: only 1 is emulated");
+		bad_request(emu, conn, "n: only 1 is emulated");
 		free(token);
 		return;
 	}
 	if (token == NULL)
-		token = get_prompt(emu, req, chat, &tokens, &why);
+		token = get_prompt(emu, req, form, &tokens, &why);
 	if (token == NULL || tokens == 0) {
 		free(token);
-		bad_request(conn, why != NULL ? why : "the prompt is empty");
+		bad_request(emu, conn, why != NULL ? why : "the prompt is empty");
 		return;
 	}
 	if (max == 0)
-		max = chat ? (json_int_t)emu->opt.max_model_len - tokens : 16;
+		max = form != FORM_COMPLETION ? (json_int_t)emu->opt.max_model_len - tokens : 16;
 	if (max < 1 || (json_int_t)tokens + max > (json_int_t)emu->opt.max_model_len) {
 		char message[200];
 
@@ -464,19 +514,24 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 			 "input tokens.",
 			 emu->opt.max_model_len, (long long)max, tokens);
 		free(token);
-		bad_request(conn, message);
+		bad_request(emu, conn, message);
 		return;
 	}
 
 	call = call_new(emu, conn);
-	call->chat = chat;
+	call->rank = rank;
+	rank->prompts++;
+	call->form = form;
+	call->chat = form == FORM_CHAT;
+	if (previous)
+		copy_id(call->previous, previous, strlen(previous));
 	call->stream = json_is_true(json_object_get(req, "stream"));
 	call->usage = json_is_true(json_object_get(options, "include_usage"));
 	call->usage_each = json_is_true(json_object_get(options, "continuous_usage_stats"));
 	call->created = (long)time(NULL);
 	call->prompt_tokens = tokens;
 	identify(call, http, req);
-	if (chat)
+	if (call->chat)
 		get_tool(req, call->tool);
 	emu->started++;
 	call_log_start(call);
@@ -491,12 +546,16 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 					&work.natural_finish);
 	work.priority = (int)priority;
 	work.salt = salt != NULL && salt[0] != '\0' ? salt : NULL;
+	if (model != NULL)
+		work.lora = emulator_lora(emu, model, strlen(model));
+	work.lora_name = work.lora > 0 ? emu->lora[work.lora - 1] : NULL;
+	call->lora = work.lora_name;
 	work.priv = call;
-	if (worker_submit(emu->worker, emu->now_s, &work, &call->job) < 0) {
+	if (worker_submit(rank->worker, emu->now_s, &work, &call->job) < 0) {
 		call_log_end(call, 400, "too large");
 		emu->failed++;
 		call_free(call);
-		bad_request(conn, "the request cannot fit the KV pool");
+		bad_request(emu, conn, "the request cannot fit the KV pool");
 		return;
 	}
 	/* An engine sends the head of a stream as soon as it has accepted the request. */
@@ -504,11 +563,43 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 		answer_begin(call);
 }
 
+static void
+count_tokens(struct emulator *emu, struct http_conn *conn, const json_t *req)
+{
+	const char *why = NULL;
+	char body[64];
+	unsigned n = 0;
+	uint32_t *token = get_prompt(emu, req, FORM_MESSAGES, &n, &why);
+
+	if (token == NULL) {
+		bad_request(emu, conn, why);
+		return;
+	}
+	free(token);
+	snprintf(body, sizeof body, "{\"input_tokens\":%u}", n);
+	http_conn_answer(conn, 200, "application/json", "", body, strlen(body));
+}
+
+static enum call_form
+form_of(enum openai_route route)
+{
+	switch (route) {
+	case OPENAI_CHAT:
+		return FORM_CHAT;
+	case OPENAI_MESSAGES:
+		return FORM_MESSAGES;
+	case OPENAI_RESPONSES:
+		return FORM_RESPONSES;
+	default:
+		return FORM_COMPLETION;
+	}
+}
+
 void
 api_request(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
 	    const char *body, size_t len_bytes)
 {
-	bool chat = slice_eq_str(http->path, "/v1/chat/completions");
+	enum openai_route route = openai_route(http->method, http->path);
 	json_error_t error;
 	char *rest = NULL; /* the body without a long list of ids */
 	size_t rest_len = 0;
@@ -519,25 +610,29 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 				    : json_loadb(body, len_bytes, 0, &error);
 	const json_t *model = json_object_get(req, "model");
 
-	if (!json_is_object(req)) {
+	if (route == OPENAI_TOKENIZE && !emu->gen.tokenize) {
+		api_error(emu, conn, 404, "Not Found", NULL, "Not Found");
+	} else if (!json_is_object(req)) {
 		char message[256];
 
 		snprintf(message, sizeof message, "body is not a JSON object: %.150s (byte %d)",
 			 req == NULL ? error.text : "another value",
 			 req == NULL ? error.position : 0);
 		emu->failed++;
-		bad_request(conn, message);
-	} else if (json_is_string(model) && !model_known(emu, json_string_value(model))) {
+		bad_request(emu, conn, message);
+	} else if (json_is_string(model) && !api_model_known(emu, json_string_value(model))) {
 		char message[256];
 
 		snprintf(message, sizeof message, "The model `%.150s` does not exist.",
 			 json_string_value(model));
 		emu->failed++;
-		api_error(conn, 404, "NotFoundError", "model", message);
-	} else if (slice_eq_str(http->path, "/tokenize")) {
+		api_error(emu, conn, 404, "NotFoundError", "model", message);
+	} else if (route == OPENAI_TOKENIZE) {
 		tokenize(emu, conn, req);
-	} else {
-		generate(emu, conn, http, req, token, tokens, chat);
+	} else if (route == OPENAI_COUNT_TOKENS) {
+		count_tokens(emu, conn, req);
+	} else if (route != OPENAI_RESPONSES || responses_known(emu, conn, req)) {
+		generate(emu, conn, http, req, token, tokens, form_of(route));
 		token = NULL;
 	}
 	free(token);

@@ -171,16 +171,18 @@ blockhash_root(enum blockhash_algo algo, const char *seed, struct blockhash *ret
 
 void
 blockhash_next(enum blockhash_algo algo, const struct blockhash *parent, const uint32_t *token,
-	       unsigned tokens, const char *salt, struct blockhash *ret)
+	       unsigned tokens, const char *lora, const char *salt, struct blockhash *ret)
 {
+	const char *const key[2] = {lora != NULL ? lora : salt, lora != NULL ? salt : NULL};
+	unsigned keys = (lora != NULL ? 1u : 0u) + (salt != NULL ? 1u : 0u);
 	struct sink sink;
 
 	if (algo == BLOCKHASH_FNV) {
 		uint64_t h = fnv1a(0xcbf29ce484222325u, parent->bytes, 8);
 
 		h = fnv1a(h, token, tokens * sizeof *token);
-		if (salt != NULL)
-			h = fnv1a(h, salt, strlen(salt));
+		for (unsigned i = 0; i < keys; i++)
+			h = fnv1a(h, key[i], strlen(key[i]) + 1);
 		memset(ret, 0, sizeof *ret);
 		put_be64(ret->bytes, h);
 		return;
@@ -192,23 +194,35 @@ blockhash_next(enum blockhash_algo algo, const struct blockhash *parent, const u
 	sink_head(&sink, 4, tokens);
 	for (unsigned i = 0; i < tokens; i++)
 		sink_head(&sink, 0, token[i]);
-	if (salt != NULL) {
-		sink_head(&sink, 4, 1);
-		sink_head(&sink, 3, (uint32_t)strlen(salt));
-		sink_bytes(&sink, salt, strlen(salt));
-	} else {
+	if (keys > 0)
+		sink_head(&sink, 4, keys);
+	else
 		sink_bytes(&sink, "\xf6", 1); /* null */
+	for (unsigned i = 0; i < keys; i++) {
+		sink_head(&sink, 3, (uint32_t)strlen(key[i]));
+		sink_bytes(&sink, key[i], strlen(key[i]));
 	}
 	sink_close(&sink, ret);
 }
 
-uint64_t
-blockhash_low64(enum blockhash_algo algo, const struct blockhash *hash)
+static uint64_t
+get_be64(const uint8_t *p)
 {
-	const uint8_t *p = hash->bytes + blockhash_size(algo) - 8;
 	uint64_t v = 0;
 
 	for (unsigned i = 0; i < 8; i++)
 		v = v << 8 | p[i];
 	return v;
+}
+
+uint64_t
+blockhash_low64(enum blockhash_algo algo, const struct blockhash *hash)
+{
+	return get_be64(hash->bytes + blockhash_size(algo) - 8);
+}
+
+uint64_t
+blockhash_high64(const struct blockhash *hash)
+{
+	return get_be64(hash->bytes);
 }

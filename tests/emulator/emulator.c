@@ -17,10 +17,12 @@
 
 #define STEPS_PER_TURN 256 /* engine steps between two looks at the sockets */
 #define EVENTS_PER_TURN 256
+#define HEARTBEAT_NS 1000000000u
+#define PORT_TRIES 100     /* for neighbouring ports of ranks */
 
 /* Things the loop waits for, beside the server's. */
 struct watch {
-	int epoll_fd, timer_fd, signal_fd, replay_fd;
+	int epoll_fd, timer_fd, signal_fd, replay;
 	uint64_t armed_ns;
 };
 
@@ -72,39 +74,99 @@ emulator_unit(struct emulator *emu)
 /* ---- events ---- */
 
 static void
+publish(struct rank *rank, const struct engine_events *events, enum publisher_fault fault)
+{
+	msgpack_sbuffer payload;
+
+	msgpack_sbuffer_init(&payload);
+	kv_encode(&rank->kv, unix_s(), events, &payload);
+	publisher_send(rank->pub, payload.data, payload.size, fault);
+	msgpack_sbuffer_destroy(&payload);
+	rank->said_ns = rank->emu->now_ns;
+}
+
+static enum publisher_fault
+draw_fault(struct emulator *emu)
+{
+	const struct options *opt = &emu->opt;
+
+	if (opt->drop_events > 0 && emulator_unit(emu) < opt->drop_events) {
+		emu->events_dropped++;
+		return PUBLISHER_DROPS;
+	}
+	if (opt->dup_events > 0 && emulator_unit(emu) < opt->dup_events)
+		return PUBLISHER_TWICE;
+	if (opt->reorder_events > 0 && emulator_unit(emu) < opt->reorder_events)
+		return PUBLISHER_LATE;
+	return PUBLISHER_SENDS;
+}
+
+static void
 on_events(void *arg, double now_s, const struct engine_events *events)
 {
-	struct emulator *emu = arg;
-	struct kv_encode_config cfg = {
-		.as_map = strcmp(emu->opt.kv_format, "map") == 0,
-		.int_hashes = strcmp(emu->opt.kv_hash_format, "int") == 0,
-		.algo = emu->cfg.engine.hash,
-		.block_tokens = emu->cfg.engine.block_tokens,
-	};
-	msgpack_sbuffer payload;
-	bool drop, twice;
+	struct rank *rank = arg;
+	unsigned gap_at = rank->emu->opt.gap_at;
 
 	(void)now_s;
-	if (emu->pub == NULL)
+	if (rank->pub == NULL)
 		return;
-	if (emu->opt.gap_at > 0 && publisher_next_seq(emu->pub) == emu->opt.gap_at)
-		publisher_gap(emu->pub, 1);
-	drop = emu->opt.drop_events > 0 && emulator_unit(emu) < emu->opt.drop_events;
-	twice = emu->opt.dup_events > 0 && emulator_unit(emu) < emu->opt.dup_events;
-	emu->events_dropped += drop;
-	msgpack_sbuffer_init(&payload);
-	kv_encode(&cfg, unix_s(), events, &payload);
-	publisher_send(emu->pub, payload.data, payload.size, drop, twice);
-	msgpack_sbuffer_destroy(&payload);
+	if (gap_at > 0 && publisher_next_seq(rank->pub) == gap_at)
+		publisher_gap(rank->pub, 1);
+	publish(rank, events, draw_fault(rank->emu));
+}
+
+/* Empty batches of who has an id and said nothing for a second. */
+static void
+heartbeats(struct emulator *emu, uint64_t *due_ns)
+{
+	for (unsigned i = 0; i < emu->ranks; i++) {
+		struct rank *rank = &emu->rank[i];
+
+		if (rank->pub == NULL || !emu->opt.kv_publisher_id)
+			continue;
+		if (emu->now_ns >= rank->said_ns + HEARTBEAT_NS)
+			publish(rank, &(struct engine_events){0}, PUBLISHER_SENDS);
+		if (rank->said_ns + HEARTBEAT_NS < *due_ns)
+			*due_ns = rank->said_ns + HEARTBEAT_NS;
+	}
 }
 
 static void
 on_step(void *arg, double now_s, const struct engine_step *step)
 {
-	struct emulator *emu = arg;
+	struct rank *rank = arg;
 
 	(void)now_s;
-	exposition_step(&emu->x, step);
+	exposition_step(&rank->x, step);
+}
+
+bool
+emulator_clear(struct emulator *emu, bool offload_too)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < emu->ranks; i++)
+		all &= worker_clear_cache(emu->rank[i].worker, emu->now_s, offload_too,
+					  emu->opt.clear_at_once);
+	return all;
+}
+
+void
+emulator_halt(struct emulator *emu, unsigned sleep_level, bool paused)
+{
+	emu->sleep_level = sleep_level;
+	emu->paused = paused;
+	for (unsigned i = 0; i < emu->ranks; i++)
+		worker_pause(emu->rank[i].worker, emu->now_s, paused || sleep_level > 0);
+}
+
+unsigned
+emulator_lora(const struct emulator *emu, const char *name, size_t len_bytes)
+{
+	for (unsigned i = 0; i < emu->loras; i++)
+		if (strlen(emu->lora[i]) == len_bytes && memcmp(emu->lora[i], name, len_bytes) == 0)
+			return i + 1;
+	return 0;
 }
 
 /* ---- requests ---- */
@@ -114,15 +176,10 @@ on_request(void *arg, struct http_conn *conn, const struct http1_request *http, 
 	   size_t len_bytes)
 {
 	struct emulator *emu = arg;
-	bool inference = slice_eq_str(http->path, "/v1/chat/completions") ||
-			 slice_eq_str(http->path, "/v1/completions") ||
-			 slice_eq_str(http->path, "/tokenize");
 
-	if (inference && http->method == HTTP1_POST)
-		api_request(emu, conn, http, body, len_bytes);
-	else if (inference)
-		api_error(conn, 405, "Method Not Allowed", NULL, "Method Not Allowed");
-	else
+	/* /v1/models is our own page, whoever else has that path. */
+	if (slice_eq_str(http->path, "/v1/models") ||
+	    !routes_request(emu, conn, http, body, len_bytes))
 		admin_request(emu, conn, http, body, len_bytes);
 }
 
@@ -134,26 +191,34 @@ on_closed(void *arg, struct http_conn *conn)
 
 /* ---- restart ---- */
 
+/* What distinguishes this process from the one before. */
 static void
-new_hash_seed(struct emulator *emu)
+new_identity(struct rank *rank)
 {
+	struct emulator *emu = rank->emu;
+
 	if (strcmp(emu->opt.hash_seed, "random") == 0)
-		snprintf(emu->hash_seed, sizeof emu->hash_seed, "%llu-%llu",
-			 (unsigned long long)mono_ns(), (unsigned long long)getpid());
+		snprintf(rank->hash_seed, sizeof rank->hash_seed, "%llu-%llu-%u",
+			 (unsigned long long)mono_ns(), (unsigned long long)getpid(), rank->number);
 	else
-		snprintf(emu->hash_seed, sizeof emu->hash_seed, "%s", emu->opt.hash_seed);
+		snprintf(rank->hash_seed, sizeof rank->hash_seed, "%s", emu->opt.hash_seed);
+	for (unsigned i = 0; i < sizeof rank->publisher_id; i++)
+		rank->publisher_id[i] = (uint8_t)(emulator_unit(emu) * 256);
 }
 
 void
-emulator_restart(struct emulator *emu)
+emulator_restart(struct emulator *emu, bool keeps_seq, bool reconnects)
 {
 	emu->restart_pending = true;
+	emu->restart_keeps_seq = keeps_seq;
+	emu->restart_reconnects = reconnects;
 }
 
 static int
 restart(struct emulator *emu, const char **why)
 {
 	unsigned port = http_server_port(emu->http);
+	int r = 0;
 
 	emu->restart_pending = false;
 	emu->restarts++;
@@ -161,13 +226,23 @@ restart(struct emulator *emu, const char **why)
 	/* the calls are gone: closing their connections must not look for them */
 	http_server_shut(emu->http);
 	http_server_flush(emu->http);
-	new_hash_seed(emu);
-	worker_restart(emu->worker, emu->now_s, emu->hash_seed);
-	if (emu->pub != NULL)
-		publisher_restart(emu->pub);
+	emulator_halt(emu, 0, false);
+	emu->draining = emu->drained = false;
+	http_server_close_each(emu->http, emu->opt.connection_close);
+	for (unsigned i = 0; i < emu->ranks && r == 0; i++) {
+		struct rank *rank = &emu->rank[i];
+
+		new_identity(rank);
+		worker_restart(rank->worker, emu->now_s, rank->hash_seed);
+		rank->x = (struct exposition){.start_time_s = unix_s()};
+		if (rank->pub != NULL)
+			r = publisher_restart(rank->pub, emu->restart_keeps_seq,
+					      emu->restart_reconnects, why);
+	}
+	if (r < 0)
+		return r;
 	free(emu->page);
 	emu->page = NULL;
-	emu->x = (struct exposition){.start_time_s = unix_s()};
 	emu->listen_at_ns = emu->now_ns + (uint64_t)(emu->opt.startup_delay * 1e9);
 	return http_server_bind(emu->http, emu->opt.host, port, why);
 }
@@ -175,9 +250,11 @@ restart(struct emulator *emu, const char **why)
 static void
 say_ready(const struct emulator *emu)
 {
+	const struct publisher *pub = emu->rank[0].pub;
+
 	dprintf((int)emu->opt.ready_fd, "ready host=%s port=%u kv=%s kv_replay=%s\n", emu->opt.host,
-		http_server_port(emu->http), emu->pub != NULL ? publisher_endpoint(emu->pub) : "",
-		emu->pub != NULL ? publisher_replay_endpoint(emu->pub) : "");
+		http_server_port(emu->http), pub != NULL ? publisher_endpoint(pub) : "",
+		pub != NULL ? publisher_replay_endpoint(pub) : "");
 }
 
 /* ---- the loop ---- */
@@ -199,6 +276,24 @@ arm(struct watch *watch, uint64_t due_ns)
 	timerfd_settime(watch->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
+/* A port of the system's choice is ours only once we listen: another may have been faster. */
+static int
+start_listening(struct emulator *emu, const char **why)
+{
+	int r = http_server_listen(emu->http);
+
+	for (unsigned i = 0; i < PORT_TRIES && r == -EADDRINUSE && emu->opt.port == 0 &&
+	     emu->restarts == 0; i++) {
+		http_server_refuse(emu->http);
+		r = http_server_bind(emu->http, emu->opt.host, 0, why);
+		if (r == 0)
+			r = http_server_listen(emu->http);
+	}
+	if (r < 0)
+		*why = strerror(-r);
+	return r;
+}
+
 /* Clock-driven things: restart by itself, listening after a delay. */
 static int
 housekeeping(struct emulator *emu, uint64_t *due_ns, const char **why)
@@ -216,13 +311,16 @@ housekeeping(struct emulator *emu, uint64_t *due_ns, const char **why)
 	}
 	if (emu->restart_pending)
 		r = restart(emu, why);
+	heartbeats(emu, due_ns);
+	if (emu->draining && !emu->drained && api_open(emu) == 0) {
+		emu->drained = true;
+		http_server_refuse(emu->http);
+	}
 	if (r == 0 && emu->listen_at_ns != 0) {
 		if (emu->now_ns >= emu->listen_at_ns) {
 			emu->listen_at_ns = 0;
-			r = http_server_listen(emu->http);
-			if (r < 0)
-				*why = strerror(-r);
-			else
+			r = start_listening(emu, why);
+			if (r == 0)
 				say_ready(emu);
 		} else if (emu->listen_at_ns < *due_ns) {
 			*due_ns = emu->listen_at_ns;
@@ -246,8 +344,10 @@ loop(struct emulator *emu, struct watch *watch, const char **why)
 		r = housekeeping(emu, &due_ns, why);
 		if (r < 0)
 			return r;
-		t = wall_ns(emu, worker_next_s(emu->worker));
-		due_ns = t < due_ns ? t : due_ns;
+		for (unsigned i = 0; i < emu->ranks; i++) {
+			t = wall_ns(emu, worker_next_s(emu->rank[i].worker));
+			due_ns = t < due_ns ? t : due_ns;
+		}
 		t = wall_ns(emu, api_due(emu));
 		due_ns = t < due_ns ? t : due_ns;
 		t = http_server_idle(emu->http, emu->now_ns);
@@ -265,14 +365,17 @@ loop(struct emulator *emu, struct watch *watch, const char **why)
 					watch->armed_ns = UINT64_MAX - 1;
 			} else if (ev[i].data.ptr == &watch->signal_fd) {
 				return 0;
-			} else if (ev[i].data.ptr != &watch->replay_fd) {
+			} else if (ev[i].data.ptr != &watch->replay) {
 				http_server_event(emu->http, ev[i].data.ptr, ev[i].events,
 						  emu->now_ns);
 			}
 		}
-		more = worker_advance(emu->worker, emu->now_s, STEPS_PER_TURN);
-		if (emu->pub != NULL)
-			publisher_replay(emu->pub);
+		more = false;
+		for (unsigned i = 0; i < emu->ranks; i++) {
+			more |= worker_advance(emu->rank[i].worker, emu->now_s, STEPS_PER_TURN);
+			if (emu->rank[i].pub != NULL)
+				publisher_replay(emu->rank[i].pub);
+		}
 		if (emu->log != NULL)
 			fflush(emu->log);
 		http_server_flush(emu->http);
@@ -300,7 +403,6 @@ watch_open(struct watch *watch, const char **why)
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before ZMQ's threads, which inherit it */
 	signal(SIGPIPE, SIG_IGN);
 	watch->armed_ns = UINT64_MAX;
-	watch->replay_fd = -1;
 	watch->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	watch->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	watch->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -312,19 +414,110 @@ watch_open(struct watch *watch, const char **why)
 	return 0;
 }
 
+/* Neighbouring ports are found below those that the system hands out, where clients' ends lie. */
+#define NEIGHBOURS_FROM 10000u
+#define NEIGHBOURS_TO 32000u
+
+/* A first rank's endpoint: a port of * becomes one whose neighbours may be free. */
+static void
+first_endpoint(const struct emulator *emu, const char *given, char out[static 256])
+{
+	size_t len = strlen(given);
+	uint64_t drawn = (mono_ns() ^ (uint64_t)getpid() << 32) * 0x9e3779b97f4a7c15u >> 33;
+
+	if (emu->ranks > 1 && len > 2 && strcmp(given + len - 2, ":*") == 0)
+		snprintf(out, 256, "%.*s%u", (int)len - 1, given, NEIGHBOURS_FROM +
+			 (unsigned)(drawn % (NEIGHBOURS_TO - NEIGHBOURS_FROM)));
+	else
+		snprintf(out, 256, "%.250s", given);
+}
+
+/* Where a rank publishes: so many ports after the base. */
+static void
+rank_endpoint(const char *base, unsigned number, char out[static 256])
+{
+	const char *colon = strrchr(base, ':');
+	unsigned port;
+
+	if (number > 0 && colon != NULL && strncmp(base, "tcp://", 6) == 0 &&
+	    sscanf(colon + 1, "%5u", &port) == 1)
+		snprintf(out, 256, "%.*s:%u", (int)(colon - base), base, port + number);
+	else if (number > 0 && strchr(base, '*') == NULL)
+		snprintf(out, 256, "%.240s_dp%u", base, number);
+	else
+		snprintf(out, 256, "%.250s", base);
+}
+
+static int
+open_publishers(struct emulator *emu, const char **why)
+{
+	const struct options *opt = &emu->opt;
+	int r = 0;
+
+	for (unsigned i = 0; i < emu->ranks && r == 0; i++) {
+		char base[256], endpoint[256], replay[256] = "";
+		const struct publisher *first = emu->rank[0].pub;
+		struct publisher_config cfg = {
+			.endpoint = endpoint,
+			.replay_endpoint = replay,
+			.topic = opt->kv_topic,
+			.buffer_steps = opt->kv_buffer_steps,
+			.connects = opt->kv_connect,
+			.replay_topic = emu->gen.replay_topic,
+		};
+
+		first_endpoint(emu, opt->kv_endpoint, base);
+		rank_endpoint(i > 0 ? publisher_endpoint(first) : base,
+			      i > 0 ? i : opt->data_parallel_rank, endpoint);
+		first_endpoint(emu, opt->kv_replay_endpoint, base);
+		if (base[0] != '\0')
+			rank_endpoint(i > 0 ? publisher_replay_endpoint(first) : base,
+				      i > 0 ? i : opt->data_parallel_rank, replay);
+		r = publisher_open(&cfg, &emu->rank[i].pub, why);
+		if (r == 0)
+			publisher_replay_faults(emu->rank[i].pub, opt->replay_drop_every,
+						opt->replay_no_end);
+	}
+	return r;
+}
+
+static void
+close_publishers(struct emulator *emu)
+{
+	for (unsigned i = 0; i < emu->ranks; i++)
+		publisher_close(&emu->rank[i].pub);
+}
+
+static void
+open_rank(struct emulator *emu, struct rank *rank)
+{
+	struct worker_sink sink = {.arg = rank, .on_token = api_token, .on_events = on_events,
+				   .on_step = on_step};
+
+	rank->kv = (struct kv_encode_config){
+		.shape = emu->gen.shape,
+		.hashes = emu->gen.hashes,
+		.algo = emu->cfg.engine.hash,
+		.tier_bytes = emu->gen.tier_bytes,
+		.tier_block_size = emu->gen.tier_block_size,
+		.self_describing = emu->opt.offload_self_describing,
+		.block_tokens = emu->cfg.engine.block_tokens,
+		.rank = rank->number,
+		.lora = emu->lora,
+		.publisher_id = emu->opt.kv_publisher_id ? rank->publisher_id : NULL,
+	};
+	memcpy(rank->kv.group, emu->group, sizeof rank->kv.group);
+	rank->x.start_time_s = unix_s();
+	new_identity(rank);
+	emu->cfg.engine.hash_seed = rank->hash_seed;
+	rank->worker = worker_new(&emu->cfg, &sink);
+}
+
 static int
 open_parts(struct emulator *emu, struct watch *watch, const char **why)
 {
 	struct http_handler handler = {.arg = emu, .on_request = on_request,
 				       .on_closed = on_closed};
-	struct worker_sink sink = {.arg = emu, .on_token = api_token, .on_events = on_events,
-				   .on_step = on_step};
-	struct publisher_config pub = {
-		.endpoint = emu->opt.kv_endpoint,
-		.replay_endpoint = emu->opt.kv_replay_endpoint,
-		.topic = emu->opt.kv_topic,
-		.buffer_steps = emu->opt.kv_buffer_steps,
-	};
 	int r = watch_open(watch, why);
 
 	if (r == 0 && emu->opt.request_log[0] != '\0') {
@@ -338,17 +531,25 @@ open_parts(struct emulator *emu, struct watch *watch, const char **why)
 		r = http_server_new(watch->epoll_fd, &handler, emu->opt.keep_alive_s, &emu->http);
 	if (r == 0)
 		r = http_server_bind(emu->http, emu->opt.host, emu->opt.port, why);
-	if (r == 0 && emu->opt.enable_kv_events)
-		r = publisher_open(&pub, &emu->pub, why);
-	if (r == 0 && emu->pub != NULL) {
-		watch->replay_fd = publisher_replay_fd(emu->pub);
-		if (watch->replay_fd >= 0)
-			watch_add(watch, &watch->replay_fd);
+	if (r == 0 && emu->opt.enable_kv_events) {
+		bool any = strchr(emu->opt.kv_endpoint, '*') != NULL ||
+			   strchr(emu->opt.kv_replay_endpoint, '*') != NULL;
+
+		r = open_publishers(emu, why);
+		/* what was drawn, or its neighbours, may be taken */
+		for (unsigned i = 0; i < PORT_TRIES && r == -EADDRINUSE && emu->ranks > 1 && any;
+		     i++) {
+			close_publishers(emu);
+			r = open_publishers(emu, why);
+		}
 	}
-	if (r == 0) {
-		new_hash_seed(emu);
-		emu->cfg.engine.hash_seed = emu->hash_seed;
-		emu->worker = worker_new(&emu->cfg, &sink);
+	for (unsigned i = 0; i < emu->ranks && r == 0; i++) {
+		struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &watch->replay};
+		int fd = emu->rank[i].pub != NULL ? publisher_replay_fd(emu->rank[i].pub) : -1;
+
+		if (fd >= 0)
+			epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+		open_rank(emu, &emu->rank[i]);
 	}
 	return r;
 }
@@ -357,9 +558,13 @@ static void
 close_parts(struct emulator *emu, struct watch *watch)
 {
 	api_forget_all(emu);
+	responses_forget(emu);
 	http_server_free(&emu->http);
-	worker_free(&emu->worker);
-	publisher_close(&emu->pub);
+	for (unsigned i = 0; i < emu->ranks; i++)
+		worker_free(&emu->rank[i].worker);
+	close_publishers(emu);
+	free(emu->rank);
+	free(emu->lora_text);
 	if (emu->log != NULL)
 		fclose(emu->log);
 	free(emu->page);
@@ -368,6 +573,37 @@ close_parts(struct emulator *emu, struct watch *watch)
 	close(watch->epoll_fd);
 	close(watch->timer_fd);
 	close(watch->signal_fd);
+}
+
+/* What follows from the options. */
+static int
+set_up(struct emulator *emu, char why[static 256])
+{
+	char *rest = NULL;
+
+	if (options_generation(&emu->opt, &emu->gen, &emu->metrics_version, why) < 0 ||
+	    options_groups(&emu->opt, &emu->cfg.engine, emu->group, why) < 0)
+		return -EINVAL;
+	emu->cfg.engine.bare_names = emu->gen.engine == ENGINE_SGLANG;
+	emu->cfg.events_early = emu->gen.events_early;
+	emu->rng = emu->opt.seed;
+	emu->ranks = emu->opt.data_parallel_size;
+	emu->rank = calloc(emu->ranks, sizeof *emu->rank);
+	emu->lora_text = strdup(emu->opt.lora);
+	if (emu->rank == NULL || emu->lora_text == NULL)
+		abort();
+	for (unsigned i = 0; i < emu->ranks; i++)
+		emu->rank[i] = (struct rank){.emu = emu,
+					     .number = emu->opt.data_parallel_rank + i};
+	for (char *name = strtok_r(emu->lora_text, ",", &rest); name != NULL;
+	     name = strtok_r(NULL, ",", &rest)) {
+		if (emu->loras == LORAS_MAX) {
+			snprintf(why, 256, "--lora: more than %d names", LORAS_MAX);
+			return -EINVAL;
+		}
+		emu->lora[emu->loras++] = name;
+	}
+	return 0;
 }
 
 int
@@ -380,7 +616,7 @@ main(int argc, char **argv)
 	const char *why = text;
 	int r = options_parse(&emu.opt, argc, argv, text);
 
-	if (r == 0 && options_worker(&emu.opt, &emu.cfg, text) < 0)
+	if (r == 0 && (options_worker(&emu.opt, &emu.cfg, text) < 0 || set_up(&emu, text) < 0))
 		r = -EINVAL;
 	if (r != 0) {
 		if (r < 0)
@@ -394,10 +630,8 @@ main(int argc, char **argv)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	emu.rng = emu.opt.seed;
 	emu.epoch_ns = mono_ns();
 	tick(&emu);
-	emu.x.start_time_s = unix_s();
 	emu.listen_at_ns = emu.now_ns + (uint64_t)(emu.opt.startup_delay * 1e9);
 	r = open_parts(&emu, &watch, &why);
 	if (r == 0)

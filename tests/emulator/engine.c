@@ -4,38 +4,29 @@
  *      ^                  |
  *      +---- preempt -----+  (blocks to the LRU list, computed = 0, front of the list)
  *
- * The free list holds every block with no reference, hashed or not, head = next to be re-used.
+ * Blocks, their free list and what they cache are pool.h's.
  */
-#include "tests/emulator/engine.h"
+#include "tests/emulator/tiers.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NIL UINT32_MAX
-
-struct block {
-	struct blockhash hash;
-	bool hashed;
-	unsigned refs;
-	unsigned prev, next;   /* free list, when refs == 0 */
-	unsigned chain;        /* next block in the hash bucket */
-};
-
 struct list {
 	struct engine_seq *head, *tail;
 	unsigned n;
 };
 
+#define GPU 0
+#define OFFLOAD 1
+#define GROUP 2 /* and on */
+
 struct engine {
 	struct engine_config cfg;
 	struct blockhash root;
-	struct block *block;
-	unsigned *bucket;
-	unsigned bucket_mask;
-	unsigned free_head, free_tail, free_n;
-	unsigned cached_n;
+	struct pool *pool[2 + ENGINE_GROUPS_MAX]; /* GPU; offload or NULL; groups or NULL */
+	struct event_log log;
 	struct list running, waiting;
 	bool stepping;
 	uint64_t order;
@@ -43,16 +34,6 @@ struct engine {
 	/* the step under way */
 	struct engine_seq **out;
 	unsigned out_max;
-	/* events not yet taken */
-	struct engine_event *event;
-	unsigned event_n, event_max;
-	struct blockhash *ev_hash;
-	unsigned ev_hash_n, ev_hash_max;
-	uint32_t *ev_token;
-	unsigned ev_token_n, ev_token_max;
-	char *ev_text;
-	unsigned ev_text_n, ev_text_max;
-	bool events_taken;
 	/* totals */
 	uint64_t query_tokens, hit_tokens, preemptions, steps;
 };
@@ -65,20 +46,6 @@ must(void *p)
 		abort();
 	}
 	return p;
-}
-
-/* Room for n more of size bytes in a growing array. */
-static void *
-grow(void *p, unsigned have, unsigned more, unsigned *max, size_t size)
-{
-	unsigned want = *max > 0 ? *max : 64;
-
-	if (have + more <= *max)
-		return p;
-	while (want < have + more)
-		want *= 2;
-	*max = want;
-	return must(realloc(p, want * size));
 }
 
 static double
@@ -146,165 +113,14 @@ wait_insert(struct engine *e, struct engine_seq *seq)
 	seq->running = false;
 }
 
-/* ---- events ---- */
-
-static struct engine_event *
-event_add(struct engine *e, enum engine_event_kind kind)
-{
-	struct engine_event *ev;
-
-	if (e->events_taken) {
-		e->event_n = e->ev_hash_n = e->ev_token_n = e->ev_text_n = 0;
-		e->events_taken = false;
-	}
-	e->event = grow(e->event, e->event_n, 1, &e->event_max, sizeof *e->event);
-	ev = &e->event[e->event_n++];
-	*ev = (struct engine_event){.kind = kind, .salt_at = -1};
-	ev->hash_at = e->ev_hash_n;
-	ev->token_at = e->ev_token_n;
-	return ev;
-}
-
-static void
-event_hash(struct engine *e, struct engine_event *ev, const struct blockhash *hash)
-{
-	e->ev_hash = grow(e->ev_hash, e->ev_hash_n, 1, &e->ev_hash_max, sizeof *e->ev_hash);
-	e->ev_hash[e->ev_hash_n++] = *hash;
-	ev->hashes++;
-}
-
-static void
-event_tokens(struct engine *e, struct engine_event *ev, const uint32_t *token, unsigned n)
-{
-	e->ev_token = grow(e->ev_token, e->ev_token_n, n, &e->ev_token_max, sizeof *e->ev_token);
-	memcpy(e->ev_token + e->ev_token_n, token, n * sizeof *token);
-	e->ev_token_n += n;
-	ev->tokens += n;
-}
-
-static void
-event_salt(struct engine *e, struct engine_event *ev, const char *salt)
-{
-	unsigned n = (unsigned)strlen(salt) + 1;
-
-	e->ev_text = grow(e->ev_text, e->ev_text_n, n, &e->ev_text_max, 1);
-	memcpy(e->ev_text + e->ev_text_n, salt, n);
-	ev->salt_at = (int)e->ev_text_n;
-	e->ev_text_n += n;
-}
-
 /* ---- blocks ---- */
-
-static unsigned
-bucket_of(const struct engine *e, const struct blockhash *hash)
-{
-	uint64_t v;
-
-	memcpy(&v, hash->bytes, sizeof v);
-	return (unsigned)(v ^ v >> 32) & e->bucket_mask;
-}
-
-static unsigned
-block_find(const struct engine *e, const struct blockhash *hash)
-{
-	unsigned b = e->bucket[bucket_of(e, hash)];
-
-	while (b != NIL && memcmp(&e->block[b].hash, hash, sizeof *hash) != 0)
-		b = e->block[b].chain;
-	return b;
-}
-
-static void
-block_unhash(struct engine *e, unsigned b)
-{
-	unsigned *p = &e->bucket[bucket_of(e, &e->block[b].hash)];
-
-	while (*p != b)
-		p = &e->block[*p].chain;
-	*p = e->block[b].chain;
-	e->block[b].hashed = false;
-	e->cached_n--;
-}
-
-static void
-block_set_hash(struct engine *e, unsigned b, const struct blockhash *hash)
-{
-	unsigned *p = &e->bucket[bucket_of(e, hash)];
-
-	while (*p != NIL) /* behind older copies: the first stored is the first found */
-		p = &e->block[*p].chain;
-	*p = b;
-	e->block[b].chain = NIL;
-	e->block[b].hash = *hash;
-	e->block[b].hashed = true;
-	e->cached_n++;
-}
-
-static void
-free_remove(struct engine *e, unsigned b)
-{
-	struct block *blk = &e->block[b];
-
-	if (blk->prev != NIL)
-		e->block[blk->prev].next = blk->next;
-	else
-		e->free_head = blk->next;
-	if (blk->next != NIL)
-		e->block[blk->next].prev = blk->prev;
-	else
-		e->free_tail = blk->prev;
-	e->free_n--;
-}
-
-static void
-free_append(struct engine *e, unsigned b)
-{
-	struct block *blk = &e->block[b];
-
-	blk->next = NIL;
-	blk->prev = e->free_tail;
-	if (e->free_tail != NIL)
-		e->block[e->free_tail].next = b;
-	else
-		e->free_head = b;
-	e->free_tail = b;
-	e->free_n++;
-}
-
-static void
-block_touch(struct engine *e, unsigned b)
-{
-	if (e->block[b].refs++ == 0)
-		free_remove(e, b);
-}
-
-/* Pop the head of the free list, evicting what it cached. */
-static unsigned
-block_take(struct engine *e)
-{
-	unsigned b = e->free_head;
-
-	free_remove(e, b);
-	if (e->block[b].hashed) {
-		struct engine_event *ev = event_add(e, ENGINE_REMOVED);
-
-		event_hash(e, ev, &e->block[b].hash);
-		block_unhash(e, b);
-	}
-	e->block[b].refs = 1;
-	return b;
-}
 
 /* Give back all blocks, the last first, so that the head of a prompt lives longest. */
 static void
 seq_drop_blocks(struct engine *e, struct engine_seq *seq)
 {
-	while (seq->blocks > 0) {
-		unsigned b = seq->block[--seq->blocks];
-
-		if (--e->block[b].refs == 0)
-			free_append(e, b);
-	}
+	while (seq->blocks > 0)
+		pool_drop(e->pool[GPU], seq->block[--seq->blocks]);
 	seq->hashed_blocks = 0;
 }
 
@@ -320,10 +136,14 @@ seq_hash_to(const struct engine *e, struct engine_seq *seq, unsigned n)
 {
 	while (seq->hashes_known < n && seq->hashes_known < seq->hashes_max) {
 		unsigned i = seq->hashes_known++;
+		const uint32_t *token = seq->token + (size_t)i * e->cfg.block_tokens;
 
-		blockhash_next(e->cfg.hash, i > 0 ? &seq->hash[i - 1] : &e->root,
-			       seq->token + (size_t)i * e->cfg.block_tokens, e->cfg.block_tokens,
-			       i == 0 ? seq->salt : NULL, &seq->hash[i]);
+		blockhash_next(e->cfg.hash, i > 0 ? &seq->hash[i - 1] : &e->root, token,
+			       e->cfg.block_tokens, seq->lora_name, i == 0 ? seq->salt : NULL,
+			       &seq->hash[i]);
+		if (seq->name != seq->hash)
+			blockhash_next(e->cfg.hash, i > 0 ? &seq->name[i - 1] : &e->root, token,
+				       e->cfg.block_tokens, NULL, NULL, &seq->name[i]);
 	}
 }
 
@@ -346,10 +166,10 @@ seq_alloc(struct engine *e, struct engine_seq *seq, unsigned n)
 {
 	unsigned need = ceil_div(seq->computed + n, e->cfg.block_tokens);
 
-	if (need > seq->blocks && need - seq->blocks > e->free_n)
+	if (need > seq->blocks && need - seq->blocks > pool_free_blocks(e->pool[GPU]))
 		return false;
 	while (seq->blocks < need)
-		seq->block[seq->blocks++] = block_take(e);
+		seq->block[seq->blocks++] = pool_take(e->pool[GPU]);
 	return true;
 }
 
@@ -364,22 +184,26 @@ seq_store(struct engine *e, struct engine_seq *seq, unsigned n)
 	if (upto > seq_hashable(e, seq))
 		upto = seq_hashable(e, seq);
 	full = upto / e->cfg.block_tokens;
-	if (full <= first)
-		return;
-	seq_hash_to(e, seq, full);
-	ev = event_add(e, ENGINE_STORED);
-	ev->has_parent = first > 0;
-	if (first > 0)
-		ev->parent = seq->hash[first - 1];
-	else if (seq->salt != NULL)
-		event_salt(e, ev, seq->salt);
-	for (unsigned i = first; i < full; i++) {
-		event_hash(e, ev, &seq->hash[i]);
-		block_set_hash(e, seq->block[i], &seq->hash[i]);
+	if (full > first) {
+		seq_hash_to(e, seq, full);
+		ev = tier_stored(&e->log, &e->cfg, seq, first == 0);
+		ev->has_parent = first > 0;
+		if (first > 0)
+			ev->parent = seq->name[first - 1];
+		for (unsigned i = first; i < full; i++) {
+			struct pool_entry entry = tier_entry(&e->cfg, seq, i);
+
+			event_hash(&e->log, ev, &seq->name[i]);
+			pool_store(e->pool[GPU], seq->block[i], &entry);
+		}
+		event_tokens(&e->log, ev, seq->token + (size_t)first * e->cfg.block_tokens,
+			     (full - first) * e->cfg.block_tokens);
+		seq->hashed_blocks = full;
+		if (e->pool[OFFLOAD] != NULL)
+			tier_copy(e->pool[OFFLOAD], &e->log, &e->cfg, seq, first, full);
 	}
-	event_tokens(e, ev, seq->token + (size_t)first * e->cfg.block_tokens,
-		     (full - first) * e->cfg.block_tokens);
-	seq->hashed_blocks = full;
+	for (unsigned g = 0; g < e->cfg.groups; g++)
+		tier_group(e->pool[GROUP + g], &e->log, &e->cfg, &e->root, seq, g, upto);
 }
 
 /* Leading blocks found in the cache, never the whole prompt: the last token is always computed. */
@@ -392,9 +216,24 @@ seq_hits(struct engine *e, struct engine_seq *seq)
 	if (max > seq_hashable(e, seq) / e->cfg.block_tokens)
 		max = seq_hashable(e, seq) / e->cfg.block_tokens;
 	seq_hash_to(e, seq, max);
-	while (n < max && block_find(e, &seq->hash[n]) != NIL)
+	while (n < max && pool_find(e->pool[GPU], &seq->hash[n]) != POOL_NONE)
 		n++;
 	return n;
+}
+
+/* Blocks from the hits on that the offload tier has. */
+static unsigned
+seq_loads(const struct engine *e, const struct engine_seq *seq, unsigned hits)
+{
+	unsigned max = (seq_len(seq) - 1) / e->cfg.block_tokens, n = hits;
+
+	if (e->pool[OFFLOAD] == NULL)
+		return 0;
+	if (max > seq->hashes_known)
+		max = seq->hashes_known;
+	while (n < max && pool_find(e->pool[OFFLOAD], &seq->hash[n]) != POOL_NONE)
+		n++;
+	return n - hits;
 }
 
 /* ---- scheduling ---- */
@@ -475,18 +314,20 @@ static bool
 admit(struct engine *e, double now_s, unsigned *budget)
 {
 	struct engine_seq *seq = e->waiting.head;
-	unsigned hits = seq_hits(e, seq);
-	unsigned n = seq_len(seq) - hits * e->cfg.block_tokens;
+	struct pool *gpu = e->pool[GPU];
+	unsigned hits = seq_hits(e, seq), loads = seq_loads(e, seq, hits);
+	unsigned found = (hits + loads) * e->cfg.block_tokens;
+	unsigned n = seq_len(seq) - found;
 	unsigned revived = 0; /* hit blocks that are in the free list now */
 	unsigned need;
 
 	if (n > *budget)
 		n = *budget;
-	need = ceil_div(e->cfg.reserve_full_isl ? seq_len(seq) : hits * e->cfg.block_tokens + n,
-			e->cfg.block_tokens) - hits;
+	need = ceil_div(e->cfg.reserve_full_isl ? seq_len(seq) : found + n, e->cfg.block_tokens) -
+	       hits;
 	for (unsigned i = 0; i < hits; i++)
-		revived += e->block[block_find(e, &seq->hash[i])].refs == 0;
-	if (need + revived > e->free_n)
+		revived += pool_refs(gpu, pool_find(gpu, &seq->hash[i])) == 0;
+	if (need + revived > pool_free_blocks(gpu))
 		return false;
 
 	list_remove(&e->waiting, seq);
@@ -494,13 +335,18 @@ admit(struct engine *e, double now_s, unsigned *budget)
 	seq->waiting = false;
 	seq->running = true;
 	for (unsigned i = 0; i < hits; i++) {
-		unsigned b = block_find(e, &seq->hash[i]);
+		unsigned b = pool_find(gpu, &seq->hash[i]);
 
-		block_touch(e, b);
+		pool_touch(gpu, b);
 		seq->block[seq->blocks++] = b;
 	}
 	seq->hashed_blocks = hits;
 	seq->computed = hits * e->cfg.block_tokens;
+	if (loads > 0) {
+		seq_alloc(e, seq, loads * e->cfg.block_tokens);
+		seq_store(e, seq, loads * e->cfg.block_tokens);
+		seq->computed = found;
+	}
 	if (!seq->admitted) {
 		seq->admitted = true;
 		seq->first_step_s = now_s;
@@ -597,22 +443,23 @@ struct engine *
 engine_new(const struct engine_config *cfg)
 {
 	struct engine *e = must(calloc(1, sizeof *e));
-	unsigned buckets = 64;
 
 	e->cfg = *cfg;
 	e->cfg.hash_seed = NULL;
 	e->rng = cfg->jitter_seed;
 	blockhash_root(cfg->hash, cfg->hash_seed, &e->root);
-	e->block = must(calloc(cfg->num_blocks, sizeof *e->block));
-	while (buckets < cfg->num_blocks * 2)
-		buckets *= 2;
-	e->bucket = must(malloc(buckets * sizeof *e->bucket));
-	for (unsigned i = 0; i < buckets; i++)
-		e->bucket[i] = NIL;
-	e->bucket_mask = buckets - 1;
-	e->free_head = e->free_tail = NIL;
-	for (unsigned i = 0; i < cfg->num_blocks; i++)
-		free_append(e, i);
+	e->pool[GPU] = pool_new(&(struct pool_config){.blocks = cfg->num_blocks,
+						      .block_tokens = cfg->block_tokens}, &e->log);
+	if (cfg->offload_blocks > 0)
+		e->pool[OFFLOAD] = pool_new(&(struct pool_config){
+			.blocks = cfg->offload_blocks,
+			.block_tokens = cfg->block_tokens,
+			.tier = ENGINE_CPU}, &e->log);
+	for (unsigned g = 0; g < cfg->groups; g++)
+		e->pool[GROUP + g] = pool_new(&(struct pool_config){
+			.blocks = cfg->group[g].blocks,
+			.block_tokens = cfg->group[g].block_tokens,
+			.group = g + 1}, &e->log);
 	return e;
 }
 
@@ -637,13 +484,10 @@ engine_free(struct engine **ep)
 		return;
 	list_free(&e->running);
 	list_free(&e->waiting);
-	free(e->block);
-	free(e->bucket);
+	for (unsigned i = 0; i < sizeof e->pool / sizeof e->pool[0]; i++)
+		pool_free(&e->pool[i]);
+	event_log_free(&e->log);
 	free(e->out);
-	free(e->event);
-	free(e->ev_hash);
-	free(e->ev_token);
-	free(e->ev_text);
 	free(e);
 }
 
@@ -668,8 +512,13 @@ engine_submit(struct engine *e, const struct engine_request *req, struct engine_
 	seq->token = must(malloc(total * sizeof *seq->token));
 	memcpy(seq->token, req->token, req->prompt_tokens * sizeof *seq->token);
 	seq->salt = req->salt != NULL ? must(strdup(req->salt)) : NULL;
+	seq->lora = req->lora;
+	seq->lora_name = req->lora_name != NULL ? must(strdup(req->lora_name)) : NULL;
 	seq->hashes_max = blocks;
 	seq->hash = must(calloc(blocks, sizeof *seq->hash));
+	seq->name = seq->hash;
+	if (e->cfg.bare_names && (seq->salt != NULL || seq->lora_name != NULL))
+		seq->name = must(calloc(blocks, sizeof *seq->name));
 	seq->block = must(calloc(blocks, sizeof *seq->block));
 	seq->order = e->order++;
 	wait_insert(e, seq);
@@ -701,6 +550,9 @@ engine_release(struct engine_seq **seqp)
 		return;
 	free(seq->token);
 	free(seq->salt);
+	free(seq->lora_name);
+	if (seq->name != seq->hash)
+		free(seq->name);
 	free(seq->hash);
 	free(seq->block);
 	free(seq);
@@ -711,22 +563,23 @@ engine_take_events(struct engine *e)
 {
 	struct engine_events none = {0};
 
-	if (e->events_taken)
+	if (e->log.taken)
 		return none;
-	e->events_taken = true;
-	return (struct engine_events){.event = e->event, .events = e->event_n, .hash = e->ev_hash,
-				      .token = e->ev_token, .text = e->ev_text};
+	e->log.taken = true;
+	return (struct engine_events){.event = e->log.event, .events = e->log.events,
+				      .hash = e->log.hash, .token = e->log.token,
+				      .text = e->log.text};
 }
 
 bool
-engine_clear_cache(struct engine *e)
+engine_clear_cache(struct engine *e, bool offload_too)
 {
-	if (e->free_n < e->cfg.num_blocks)
+	if (pool_free_blocks(e->pool[GPU]) < e->cfg.num_blocks)
 		return false;
-	for (unsigned b = 0; b < e->cfg.num_blocks; b++)
-		if (e->block[b].hashed)
-			block_unhash(e, b);
-	event_add(e, ENGINE_CLEARED);
+	for (unsigned i = 0; i < sizeof e->pool / sizeof e->pool[0]; i++)
+		if (e->pool[i] != NULL && (i != OFFLOAD || offload_too))
+			pool_forget(e->pool[i]);
+	event_add(&e->log, ENGINE_CLEARED);
 	return true;
 }
 
@@ -762,9 +615,10 @@ engine_stats(const struct engine *e)
 	return (struct engine_stats){
 		.running = e->running.n,
 		.waiting = e->waiting.n,
-		.free_blocks = e->free_n,
+		.free_blocks = pool_free_blocks(e->pool[GPU]),
 		.num_blocks = e->cfg.num_blocks,
-		.cached_blocks = e->cached_n,
+		.cached_blocks = pool_cached(e->pool[GPU]),
+		.offloaded_blocks = e->pool[OFFLOAD] != NULL ? pool_cached(e->pool[OFFLOAD]) : 0,
 		.pending_prefill_tokens = list_pending(&e->running) + list_pending(&e->waiting),
 		.query_tokens = e->query_tokens,
 		.hit_tokens = e->hit_tokens,
@@ -773,22 +627,29 @@ engine_stats(const struct engine *e)
 	};
 }
 
-unsigned
-engine_cached(const struct engine *e, struct blockhash *ret_hash, unsigned max)
+bool
+engine_next_cached(const struct engine *e, struct engine_at *at, struct engine_block *ret)
 {
-	unsigned n = 0;
+	for (; at->pool < sizeof e->pool / sizeof e->pool[0]; at->pool++, at->block = 0)
+		if (e->pool[at->pool] != NULL && pool_next(e->pool[at->pool], &at->block, ret))
+			return true;
+	return false;
+}
 
-	for (unsigned b = 0; b < e->cfg.num_blocks; b++)
-		if (e->block[b].hashed && block_find(e, &e->block[b].hash) == b) {
-			if (n < max)
-				ret_hash[n] = e->block[b].hash;
-			n++;
-		}
+unsigned
+engine_cached(const struct engine *e)
+{
+	struct engine_block block;
+	unsigned at = 0, n = 0;
+
+	while (pool_next(e->pool[GPU], &at, &block))
+		n++;
 	return n;
 }
 
 unsigned
-engine_probe(const struct engine *e, const uint32_t *token, unsigned tokens, const char *salt)
+engine_probe(const struct engine *e, const uint32_t *token, unsigned tokens, const char *lora_name,
+	     const char *salt)
 {
 	unsigned max = tokens > 0 ? (tokens - 1) / e->cfg.block_tokens : 0;
 	struct blockhash hash = e->root;
@@ -796,8 +657,8 @@ engine_probe(const struct engine *e, const uint32_t *token, unsigned tokens, con
 
 	for (; n < max; n++) {
 		blockhash_next(e->cfg.hash, &hash, token + (size_t)n * e->cfg.block_tokens,
-			       e->cfg.block_tokens, n == 0 ? salt : NULL, &hash);
-		if (block_find(e, &hash) == NIL)
+			       e->cfg.block_tokens, lora_name, n == 0 ? salt : NULL, &hash);
+		if (pool_find(e->pool[GPU], &hash) == POOL_NONE)
 			break;
 	}
 	return n * e->cfg.block_tokens;

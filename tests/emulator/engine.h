@@ -13,6 +13,10 @@
  * Blocks     A block is hashed, and may be hit, from the moment it is scheduled.  One hash may be
  *            held by several blocks.  Freed blocks keep their contents at the tail of an LRU list
  *            (the last block of a request first) until they are popped from its head for re-use.
+ * Offload    Each block stored is copied to a second tier of its own LRU order, in the same step;
+ *            what is found there and not on the GPU is loaded at no cost, and counts as a hit.
+ * Groups     Further cache groups (a hybrid model's) say what they store and evict, as a shadow of
+ *            the first; hits are decided by the first alone.
  * Units      Durations in virtual seconds (_s), lengths in tokens, blocks of block_tokens tokens.
  * Errors     Negative errno where stated; out of memory ends the program.
  * Ownership  A sequence belongs to the engine until engine_release; the caller holds no copy
@@ -26,6 +30,17 @@
 
 #include "tests/emulator/blockhash.h"
 
+#define ENGINE_GROUPS_MAX 2
+
+enum engine_tier { ENGINE_GPU, ENGINE_CPU };
+enum engine_kind { ENGINE_FULL_ATTENTION, ENGINE_SLIDING_WINDOW, ENGINE_MAMBA };
+
+/* A cache group beside the first.  A Mamba group caches the last block of each run only. */
+struct engine_group {
+	enum engine_kind kind;
+	unsigned block_tokens, blocks;
+};
+
 struct engine_config {
 	unsigned block_tokens;
 	unsigned num_blocks;         /* all usable: no null block is set aside */
@@ -34,7 +49,11 @@ struct engine_config {
 	bool reserve_full_isl;       /* admit only if the whole prompt fits in free blocks */
 	bool cache_output;           /* blocks with generated tokens are hashed too */
 	bool by_priority;            /* waiting ordered by priority (low first), then arrival */
+	unsigned offload_blocks;     /* of the second tier; 0: none */
+	struct engine_group group[ENGINE_GROUPS_MAX]; /* numbers 1 and 2 */
+	unsigned groups;
 	enum blockhash_algo hash;
+	bool bare_names;             /* events name blocks by their tokens alone (SGLang) */
 	const char *hash_seed;       /* borrowed for engine_new and engine_reset only */
 	/* step-time model */
 	double t_o_s, t_w_s;         /* launch; weight read */
@@ -67,9 +86,15 @@ struct engine_seq {
 	enum engine_finish natural_finish; /* what reaching max_output means */
 	/* private from here */
 	uint32_t *token;
-	char *salt;
+	unsigned lora;
+	char *lora_name, *salt;
 	struct blockhash *hash;    /* of full blocks, hashes_known of them */
+	struct blockhash *name;    /* what events call them; often the same array */
 	unsigned hashes_known, hashes_max;
+	struct {
+		struct blockhash last; /* of the blocks so far */
+		unsigned blocks;
+	} group[ENGINE_GROUPS_MAX];
 	unsigned *block;
 	unsigned blocks, hashed_blocks;
 	unsigned scheduled;        /* tokens in the step under way */
@@ -84,6 +109,8 @@ struct engine_request {
 	unsigned max_output;       /* >= 1 */
 	enum engine_finish natural_finish;
 	int priority;
+	unsigned lora;             /* the adapter's number from 1 on; 0: none */
+	const char *lora_name;     /* NULL: none; copied */
 	const char *salt;          /* NULL, or cache_salt; copied */
 	void *priv;
 };
@@ -97,14 +124,35 @@ struct engine_step {
 
 enum engine_event_kind { ENGINE_STORED, ENGINE_REMOVED, ENGINE_CLEARED };
 
-/* What a step did to the cache, in order.  Stored: hashes consecutive in one chain. */
+/* What a step did to the cache, in order.  Stored: hashes consecutive in one chain; fewer than the
+ * tokens have blocks where a group keeps only the last. */
 struct engine_event {
 	enum engine_event_kind kind;
+	enum engine_tier tier;
+	unsigned group;            /* 0: the first */
+	unsigned block_tokens;
+	unsigned lora;
+	bool first;                /* stored: begins a chain; salt_at is of its first hash */
 	unsigned hash_at, hashes;  /* into engine_events.hash */
 	bool has_parent;
 	struct blockhash parent;
 	unsigned token_at, tokens; /* into engine_events.token */
-	int salt_at;               /* of the first hash, into engine_events.text; -1: none */
+	int salt_at;               /* into engine_events.text; -1: none */
+};
+
+/* What is cached, for who wants to compare. */
+struct engine_block {
+	enum engine_tier tier;
+	unsigned group;
+	struct blockhash name;     /* as events say it */
+	bool has_parent;
+	struct blockhash parent;
+	unsigned start;            /* tokens of its chain before it */
+	const uint32_t *token;     /* good until the next engine call that changes the cache */
+	unsigned tokens;
+	unsigned lora;
+	const char *salt;          /* of its chain; NULL: none */
+	unsigned copies;
 };
 
 struct engine_events {
@@ -119,6 +167,7 @@ struct engine_stats {
 	unsigned running, waiting;
 	unsigned free_blocks, num_blocks;
 	unsigned cached_blocks;           /* blocks that hold a hash, duplicates counted */
+	unsigned offloaded_blocks;
 	uint64_t pending_prefill_tokens;  /* prompt tokens of running and waiting not yet computed,
 	                                   * hits of the waiting not foreseen */
 	uint64_t query_tokens, hit_tokens;/* since birth or reset; re-admissions not counted */
@@ -148,17 +197,23 @@ void engine_abort(struct engine *, struct engine_seq *);
 	 * time is still spent.  The caller releases it. */
 void engine_release(struct engine_seq **);
 	/* Free a sequence that finished or was aborted. */
-bool engine_clear_cache(struct engine *);
+bool engine_clear_cache(struct engine *, bool offload_too);
 	/* Forget all hashes and record one ENGINE_CLEARED.  False, and nothing done, while any
 	 * block is in use. */
 void engine_set_timing(struct engine *, const struct engine_config *);
 	/* Take the step-time model (and nothing else) from a configuration; from the next step
 	 * on. */
 struct engine_stats engine_stats(const struct engine *);
-unsigned engine_cached(const struct engine *, struct blockhash *ret_hash, unsigned max);
-	/* The distinct hashes held, at most max of them; returns how many there are. */
+struct engine_at {
+	unsigned pool, block;
+};
+
+bool engine_next_cached(const struct engine *, struct engine_at *, struct engine_block *ret);
+	/* Each distinct hash held, of every tier and group; begin at {0}.  False: no more. */
+unsigned engine_cached(const struct engine *);
+	/* How many distinct hashes the first group holds on the GPU. */
 unsigned engine_probe(const struct engine *, const uint32_t *token, unsigned tokens,
-		      const char *salt);
+		      const char *lora_name, const char *salt);
 	/* How many leading tokens of this prompt a request would find cached now. */
 struct engine_seq *engine_any(const struct engine *);
 	/* Some live sequence, or NULL: for an owner that wants to abort them all. */

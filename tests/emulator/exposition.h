@@ -1,11 +1,11 @@
-/* tests/emulator/exposition.h -- what /metrics says: the counters of a worker in vLLM's names.
+/* tests/emulator/exposition.h -- what /metrics says: a worker's counters in its engine's names.
  *
  * Meaning    Counters and histograms are kept here; gauges are read off the engine when the page is
- *            made.  Histogram values are virtual seconds, or tokens.
- * Names      new: vLLM from 0.17 on.  old: v0.9 (gpu_cache_usage_perc, gpu_prefix_cache_*,
- *            time_per_output_token_seconds; no prefill token histogram).
- * Format     Prometheus text 0.0.4, labels sorted, as vLLM's Python frontend writes it.
- * Source     engine contracts; samples in tests/data/metrics.
+ *            made.  Histogram values are virtual seconds, or tokens.  Each rank has its series.
+ * Names      vLLM's of the version asked for; SGLang's and TensorRT-LLM's of 2026.
+ * Format     Prometheus text 0.0.4, labels sorted, as Python's client writes it; or OpenMetrics, as
+ *            vLLM's Rust front end does, which leaves out what that leaves out.
+ * Source     engine contracts 3; samples in tests/data/metrics.
  * Threads    One.
  */
 #pragma once
@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/emulator/generation.h"
 #include "tests/emulator/worker.h"
 
 #define HISTOGRAM_MAX_BUCKETS 24
@@ -30,11 +31,28 @@ struct exposition {
 	double start_time_s;  /* of the process, seconds since 1970 */
 };
 
+struct exposition_rank {
+	const struct exposition *x;
+	struct worker_stats stats;
+};
+
+struct exposition_page {
+	enum engine_kind_name engine;
+	unsigned version;          /* as generation.h counts; of vLLM only */
+	bool openmetrics;
+	const char *model;
+	const struct engine_config *cfg;
+	const struct exposition_rank *rank;
+	unsigned ranks;            /* at least 1 */
+	unsigned first;            /* number of the first */
+	unsigned sleep_level;
+	const char *const *lora;
+	unsigned loras;
+};
+
 void exposition_token(struct exposition *, const struct worker_job *, double now_s, double last_s);
 	/* A token became visible; last_s is when the one before did. */
 void exposition_step(struct exposition *, const struct engine_step *);
 void exposition_abort(struct exposition *);
-char *exposition_render(const struct exposition *, const struct worker_stats *,
-			const struct engine_config *, const char *model, bool old_names,
-			size_t *ret_len_bytes);
+char *exposition_render(const struct exposition_page *, size_t *ret_len_bytes);
 	/* The page, from malloc. */

@@ -59,6 +59,7 @@ struct http_server {
 	uint64_t keep_alive_ns, now_ns;
 	struct http_conn *head, *tail, *dirty;
 	unsigned conns;
+	bool close_each;
 };
 
 static void *
@@ -564,6 +565,20 @@ http_server_shut(struct http_server *s)
 		conn_reset(s->head, true);
 }
 
+void
+http_server_close_each(struct http_server *s, bool on)
+{
+	s->close_each = on;
+}
+
+void
+http_server_refuse(struct http_server *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
 unsigned
 http_server_conns(const struct http_server *s)
 {
@@ -601,7 +616,10 @@ put_head(struct http_conn *conn, unsigned status, const char *type, const char *
 	 const char *framing)
 {
 	char line[512];
-	int n = snprintf(line, sizeof line, "HTTP/1.1 %u %s\r\nserver: pointsman-emulator\r\n"
+	int n;
+
+	conn->keep_alive = conn->keep_alive && !conn->server->close_each;
+	n = snprintf(line, sizeof line, "HTTP/1.1 %u %s\r\nserver: pointsman-emulator\r\n"
 			 "content-type: %s\r\n%s%s", status, http1_reason(status), type, framing,
 			 conn->keep_alive ? (conn->http10 ? "connection: keep-alive\r\n" : "")
 					  : "connection: close\r\n");

@@ -43,6 +43,10 @@ unsigned http_server_port(const struct http_server *);
 void http_server_shut(struct http_server *);
 	/* Stop listening and reset all connections, as a dying process does; on_closed is
 	 * called. */
+void http_server_close_each(struct http_server *, bool on);
+	/* Each answer ends its connection, and says so; off: again as the client wishes. */
+void http_server_refuse(struct http_server *);
+	/* Stop listening; connections live on. */
 void http_server_event(struct http_server *, void *tag, uint32_t events, uint64_t now_ns);
 	/* An epoll event whose data.ptr is not the owner's own. */
 void http_server_flush(struct http_server *);

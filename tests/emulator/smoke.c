@@ -91,7 +91,8 @@ start(struct emulator *emu, const char *path)
 		dup2(out[1], 3);
 		execl(path, path, "--port", "0", "--ready-fd", "3", "--time-scale", "50",
 		      "--kv-endpoint", "tcp://127.0.0.1:*", "--kv-replay-endpoint",
-		      "tcp://127.0.0.1:*", "--request-log", emu->log, (char *)NULL);
+		      "tcp://127.0.0.1:*", "--request-log", emu->log, "--clear-at-once",
+		      (char *)NULL);
 		_exit(127);
 	}
 	close(out[1]);
@@ -276,7 +277,7 @@ apply(struct hash_set *set, const struct kv_event *ev)
 	for (size_t i = 0; i < ev->n_hashes; i++) {
 		if (!ev->has_parent) { /* a whole chain: we can compute it ourselves */
 			blockhash_next(BLOCKHASH_SHA256_CBOR, &hash, ev->token_ids + i * 784, 784,
-				       NULL, &hash);
+				       NULL, NULL, &hash);
 			CHECK(blockhash_low64(BLOCKHASH_SHA256_CBOR, &hash) == ev->hashes[i],
 			      "block %zu has another hash", i);
 		} else {

@@ -34,7 +34,8 @@ struct worker {
 	uint64_t arriving_tokens;
 	struct shown *ring;
 	unsigned ring_head, ring_n, ring_max; /* ring_max a power of two */
-	bool stepping;
+	bool stepping, paused;
+	double born_s;
 	struct engine_step step;
 	double start_s;  /* of the step under way, or the earliest the next may start */
 	double end_s;
@@ -105,6 +106,7 @@ job_unref(struct worker_job *job, unsigned refs)
 	if (job->refs > 0)
 		return;
 	free(job->token);
+	free(job->lora_name);
 	free(job->salt);
 	free(job);
 }
@@ -174,6 +176,8 @@ worker_submit(struct worker *w, double now_s, const struct worker_request *req,
 	job->max_output = req->max_output;
 	job->natural_finish = req->natural_finish;
 	job->priority = req->priority;
+	job->lora = req->lora;
+	job->lora_name = req->lora_name != NULL ? must(strdup(req->lora_name)) : NULL;
 	job->salt = req->salt != NULL ? must(strdup(req->salt)) : NULL;
 	job->token = req->token;
 	job->received_s = now_s;
@@ -213,6 +217,8 @@ arrive(struct worker *w)
 			.max_output = job->max_output,
 			.natural_finish = job->natural_finish,
 			.priority = job->priority,
+			.lora = job->lora,
+			.lora_name = job->lora_name,
 			.salt = job->salt,
 			.priv = job,
 		};
@@ -229,19 +235,33 @@ arrive(struct worker *w)
 /* ---- steps ---- */
 
 static void
-step_begin(struct worker *w)
-{
-	w->stepping = engine_step_begin(w->engine, w->start_s, &w->step);
-	w->end_s = w->start_s + w->step.duration_s;
-}
-
-static void
 flush_events(struct worker *w, double now_s)
 {
 	struct engine_events events = engine_take_events(w->engine);
 
 	if (events.events > 0 && w->sink.on_events != NULL)
 		w->sink.on_events(w->sink.arg, now_s, &events);
+}
+
+/* Times as long a step takes that begins now. */
+static double
+warmup(const struct worker *w)
+{
+	double age = w->start_s - w->born_s;
+
+	if (w->cfg.warmup_factor <= 1 || age >= w->cfg.warmup_s)
+		return 1;
+	return w->cfg.warmup_factor - (w->cfg.warmup_factor - 1) * age / w->cfg.warmup_s;
+}
+
+static void
+step_begin(struct worker *w)
+{
+	w->stepping = engine_step_begin(w->engine, w->start_s, &w->step);
+	w->step.duration_s *= warmup(w);
+	w->end_s = w->start_s + w->step.duration_s;
+	if (w->cfg.events_early)
+		flush_events(w, w->start_s);
 }
 
 static void
@@ -281,7 +301,7 @@ worker_next_s(const struct worker *w)
 
 	if (w->stepping)
 		next = w->end_s;
-	else if (engine_busy(w->engine))
+	else if (engine_busy(w->engine) && !w->paused)
 		next = w->start_s;
 	if (w->heap_n > 0 && w->heap[0].due_s < next)
 		next = w->heap[0].due_s;
@@ -298,7 +318,7 @@ worker_advance(struct worker *w, double now_s, unsigned max_steps)
 		double show_s = w->ring_n > 0 ? w->ring[w->ring_head].due_s : INFINITY;
 		double end_s = w->stepping ? w->end_s : INFINITY;
 
-		if (!w->stepping && engine_busy(w->engine)) {
+		if (!w->stepping && engine_busy(w->engine) && !w->paused) {
 			if (arrive_s <= w->start_s)
 				arrive(w); /* whoever is there when the step starts is in it */
 			else
@@ -385,17 +405,27 @@ worker_restart(struct worker *w, double now_s, const char *hash_seed)
 	w->cfg.engine.hash_seed = hash_seed;
 	w->engine = engine_new(&w->cfg.engine);
 	w->cfg.engine.hash_seed = NULL;
-	w->start_s = now_s;
+	w->start_s = w->born_s = now_s;
+	w->paused = false;
 	w->overruns = 0;
 }
 
 bool
-worker_clear_cache(struct worker *w, double now_s)
+worker_clear_cache(struct worker *w, double now_s, bool offload_too, bool at_once)
 {
-	if (!engine_clear_cache(w->engine))
+	if (!engine_clear_cache(w->engine, offload_too))
 		return false;
-	flush_events(w, now_s);
+	if (at_once)
+		flush_events(w, now_s);
 	return true;
+}
+
+void
+worker_pause(struct worker *w, double now_s, bool paused)
+{
+	if (w->paused && !paused && w->start_s < now_s)
+		w->start_s = now_s;
+	w->paused = paused;
 }
 
 void

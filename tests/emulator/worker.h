@@ -21,6 +21,9 @@
 struct worker_config {
 	struct engine_config engine;
 	double o_fix_s, o_tok_s, visible_s;
+	bool events_early;        /* a step's events leave when it begins (vLLM up to 0.11.0) */
+	double warmup_s;          /* after birth or restart, the first steps take up to */
+	double warmup_factor;     /* so many times as long, less and less; 0: none */
 };
 
 struct worker_job {
@@ -38,7 +41,8 @@ struct worker_job {
 	unsigned made;
 	bool dead, arrived;
 	uint32_t *token;
-	char *salt;
+	unsigned lora;
+	char *lora_name, *salt;
 	int priority;
 	enum engine_finish natural_finish, made_finish;
 	struct engine_seq *seq;
@@ -58,6 +62,8 @@ struct worker_request {
 	unsigned prompt_tokens, max_output;
 	enum engine_finish natural_finish;
 	int priority;
+	unsigned lora;            /* as struct engine_request; the name is copied */
+	const char *lora_name;
 	const char *salt;         /* copied */
 	void *priv;
 };
@@ -85,8 +91,10 @@ bool worker_advance(struct worker *, double now_s, unsigned max_steps);
 	/* Do all that is due, at most max_steps engine steps of it.  True: more is due already. */
 void worker_restart(struct worker *, double now_s, const char *hash_seed);
 	/* As after a crash: jobs, cache and totals are gone, without an event or a callback. */
-bool worker_clear_cache(struct worker *, double now_s);
-	/* As engine_clear_cache; the event follows at once. */
+bool worker_clear_cache(struct worker *, double now_s, bool offload_too, bool at_once);
+	/* As engine_clear_cache; the event follows at once, or with the next step. */
+void worker_pause(struct worker *, double now_s, bool paused);
+	/* No step begins while paused; requests wait. */
 void worker_set_timing(struct worker *, const struct worker_config *);
 	/* Timing constants only, from the next step or request on. */
 struct worker_stats worker_stats(const struct worker *);
