@@ -46,6 +46,9 @@ if a.table:
                     ("requests/min", lambda r: f"{r['req_per_min']:.0f}")):
         print(f"  {name:22}{f(random):>12}{f(ours):>12}")
     print(f"\n  The median first token came {ratio:.1f} times sooner.")
+    late = max(r["overruns"] / max(1, r["steps"]) for r in (random, ours))
+    if late > 0.01:
+        print(f"  This machine was busy: {100 * late:.0f} % of the workers' steps ended late, so the times are too long.")
 else:
     print(f"gain_requests {a.requests} requests/arm")
     for arm, r in (("random_", random), ("", ours)):

@@ -85,7 +85,8 @@ with tempfile.TemporaryDirectory(prefix="pointsman-swap-") as folder:
             house.hup()
             at, _, hup = h.until("the SIGHUP in the log", lambda: log.find("asked for by SIGHUP", at + 1))
             _, m, _ = h.until("the switch", lambda: log.find(r"generation: (\d+) -> \d+, every ingress", at))
-            _, old, _ = log.find(rf"process role=policy .*incarnation=(\d+) .*generation={m[1]}: .*-> draining", at)
+            _, old, _ = h.until("the old one to drain", lambda: log.find(
+                rf"process role=policy .*incarnation=(\d+) .*generation={m[1]}: .*-> draining", at))
             # It says BYE when it owes nobody anything any more.
             _, _, bye = h.until("BYE", lambda: log.find(rf"policy\[0\.{old[1]}\] .* ends code=0", at))
             windows.append((hup, bye))

@@ -17,7 +17,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t off = 0;
 	uint64_t owed = 1;
 
-	if (!frame_sane(data, size)) {
+	if (frame_sane(data, size) && !frame_sane_with_ext(data, size))
+		abort();
+	if (!frame_sane_with_ext(data, size)) {
 		while (frame_next(&cur, &v)) /* must end, and stay within */
 			;
 		if (cur.p > cur.end)

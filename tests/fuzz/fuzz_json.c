@@ -80,6 +80,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *doc = malloc(size ? size : 1);
 	struct openai_usage usage;
 	const char *why = NULL;
+	struct slice id;
 	size_t off = 0;
 
 	memcpy(doc, data, size);
@@ -93,7 +94,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	strings(doc, size);
 	view(doc, size, valid);
 	openai_scan_usage((struct slice){doc, size}, &usage);
-	openai_event_kind((struct slice){doc, size});
+	openai_event_kind(OPENAI_API_RESPONSES, (struct slice){NULL, 0},
+			  (struct slice){doc, size});
+	openai_find_id((struct slice){doc, size}, NULL, &id);
 
 	/* Integer arrays: what is counted is what is read, also where the fast way ends. */
 	struct json_cursor c;

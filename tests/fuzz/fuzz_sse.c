@@ -15,11 +15,14 @@ add(void *arg, const struct sse_event *e)
 {
 	uint64_t *sum = arg;
 	struct openai_usage usage;
+	struct slice id;
 
 	for (size_t i = 0; i < e->data.len; i++)
 		*sum = (*sum ^ (uint8_t)e->data.p[i]) * 1099511628211ULL;
 	*sum = (*sum ^ 0x100 ^ e->name.len) * 1099511628211ULL;
-	openai_event_kind(e->data);
+	for (unsigned api = 0; api <= OPENAI_API_MESSAGES; api++)
+		openai_event_kind((enum openai_api)api, e->name, e->data);
+	openai_find_id(e->data, "response", &id);
 	openai_scan_usage(e->data, &usage);
 }
 

@@ -1,28 +1,18 @@
 /* tests/race/index_load.c -- a small kvevents; see index_load.h. */
 #include "tests/race/index_load.h"
 
-uint64_t
-load_random(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 static uint64_t
 mix(const struct load *l, uint64_t a, uint64_t b)
 {
 	uint64_t state = l->seed ^ a * 0xd6e8feb86659fd93ull ^ b << 32;
 
-	return load_random(&state);
+	return random_next(&state);
 }
 
 static unsigned
 below(struct load *l, unsigned n)
 {
-	return (unsigned)(load_random(&l->random) % n);
+	return (unsigned)(random_next(&l->random) % n);
 }
 
 void
@@ -35,13 +25,14 @@ load_hashes(const struct load *l, unsigned chain, uint64_t ret[LOAD_CHAIN])
 bool
 load_allowed(const struct load *l, unsigned chain, unsigned row)
 {
-	return mix(l, chain + 1, 1000) >> row % 64 & 1;
+	return chain < l->hot || (mix(l, chain + 1, 1000 + 2 * (row / 64)) >> row % 64 & 1);
 }
 
 bool
 load_allowed_exact(const struct load *l, unsigned chain, unsigned row)
 {
-	return load_allowed(l, chain, row) && (mix(l, chain + 1, 1001) >> row % 64 & 1);
+	return load_allowed(l, chain, row) &&
+	       (mix(l, chain + 1, 1001 + 2 * (row / 64)) >> row % 64 & 1);
 }
 
 static uint16_t
@@ -53,7 +44,23 @@ get(_Atomic uint16_t *name)
 static void
 set(_Atomic uint16_t *name, uint16_t id)
 {
+	LOAD_STORE_POINT();
 	atomic_store_explicit(name, id, memory_order_relaxed);
+}
+
+static unsigned
+some_chain(struct load *l)
+{
+	return l->hot && below(l, 2) ? below(l, l->hot) : below(l, l->chains);
+}
+
+/* Of 16: how many puts among the puts and takes of a chain. */
+static unsigned
+puts_of_16(const struct load *l, unsigned chain)
+{
+	if (chain >= l->hot || l->phase == 0)
+		return 11;
+	return l->done / l->phase % 2 ? 2 : 15;
 }
 
 static bool
@@ -193,30 +200,43 @@ slot_change(struct load *l, unsigned r)
 }
 
 void
+load_block(struct load *l, unsigned row, unsigned chain, unsigned block, bool put)
+{
+	uint64_t hash[LOAD_CHAIN];
+
+	load_hashes(l, chain, hash);
+	l->done++;
+	if (put)
+		block_store(l, row, chain, hash[block]);
+	else
+		block_remove(l, row, hash[block]);
+}
+
+void
 load_one(struct load *l)
 {
-	unsigned r = below(l, l->rows), chain = below(l, l->chains), what = below(l, 16);
+	unsigned r = below(l, l->rows), chain = some_chain(l), what = below(l, 32);
 	unsigned at = below(l, 1 + below(l, 1 + below(l, LOAD_CHAIN)));   /* mostly near the root */
 	uint64_t hash[LOAD_CHAIN];
 
 	l->done++;
 	if (what == 0) {
 		slot_change(l, r);
-	} else if (what == 1) {
+	} else if (what < 3) {
 		index_scrub(l->w, 1 + below(l, 64));
 	} else if (load_allowed(l, chain, r)) {
 		load_hashes(l, chain, hash);
-		if (what < 6)
-			block_remove(l, r, hash[at]);
-		else
+		if (below(l, 16) < puts_of_16(l, chain))
 			block_store(l, r, chain, hash[at]);
+		else
+			block_remove(l, r, hash[at]);
 	}
 }
 
 void
 load_step(struct load *l)
 {
-	unsigned r = below(l, l->rows), chain = below(l, l->chains), what = below(l, 64);
+	unsigned r = below(l, l->rows), chain = some_chain(l), what = below(l, 64);
 	uint64_t hash[LOAD_CHAIN];
 
 	l->done++;
@@ -234,12 +254,50 @@ load_step(struct load *l)
 
 	unsigned from = below(l, 3) ? 0 : below(l, LOAD_CHAIN);
 	unsigned to = from + 1 + below(l, LOAD_CHAIN - from);
+	bool put = below(l, 16) < puts_of_16(l, chain);
 
 	for (unsigned i = from; i < to; i++)
-		if (what < 20)
-			block_remove(l, r, hash[i]);
-		else
+		if (put)
 			block_store(l, r, chain, hash[i]);
+		else
+			block_remove(l, r, hash[i]);
+}
+
+static uint64_t
+slot_word(const struct index_slot *slots, uint16_t id)
+{
+	return atomic_load_explicit(&slots[id].word, memory_order_acquire);
+}
+
+/* The owner of an id is known where its word was the same before and after. */
+static bool
+holders_judge(const struct load *l, struct index *index, unsigned chain, uint64_t hash)
+{
+	static _Thread_local uint64_t before[INDEX_MAX_SLOTS + 1];
+	static _Thread_local uint16_t id[INDEX_MAX_SLOTS];
+	uint32_t max_slots;
+	const struct index_slot *slots = index_slots(index, &max_slots);
+
+	for (uint32_t i = 1; i <= max_slots; i++)
+		before[i] = slot_word(slots, (uint16_t)i);
+
+	unsigned n = index_holders(index, hash, id, max_slots);
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t word = id[i] == 0 || id[i] > max_slots ? 0 : slot_word(slots, id[i]);
+		unsigned row = index_slot_row(word);
+
+		if (word == 0 || (i > 0 && id[i] <= id[i - 1]))
+			return false;
+		if (word != before[id[i]])
+			continue;
+		/* Retired: its word is stored, the epoch that tells readers is not yet. */
+		if (index_slot_state(word) == INDEX_SLOT_FREE || row >= l->rows ||
+		    !load_allowed(l, chain, row) ||
+		    (index_slot_role(word) == INDEX_EXACT && !load_allowed_exact(l, chain, row)))
+			return false;
+	}
+	return true;
 }
 
 bool
@@ -265,5 +323,5 @@ load_judge(const struct load *l, struct index *index, unsigned chain, uint64_t *
 			if (depth[k].row == row)
 				return false;
 	}
-	return true;
+	return chain % 8 != 0 || holders_judge(l, index, chain, hash[chain / 8 % LOAD_CHAIN]);
 }

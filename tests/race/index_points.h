@@ -7,3 +7,4 @@ void points_load(void);
 
 #define INDEX_STORE_POINT() points_store()
 #define INDEX_LOAD_POINT()  points_load()
+#define LOAD_STORE_POINT()  points_store()

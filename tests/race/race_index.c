@@ -1,7 +1,7 @@
 /* tests/race/race_index.c -- one writer and three readers as threads over one mapping.
  *
  * Under the tsan preset every unmarked shared access is a report; everywhere, a row credited with
- * what it never held fails.  Three forms of the set word, tables too small for what is stored.
+ * what it never held fails.  Every form of a set, tables too small for what is stored.
  * Usage: race_index [operations per form]
  */
 #include "shm/index.h"
@@ -35,7 +35,7 @@ read_on(void *arg)
 	uint64_t lookups = 0, hits = 0, wrong = 0;
 
 	while (!atomic_load(&me->race->over)) {
-		unsigned chain = (unsigned)(load_random(&me->random) % me->race->load.chains);
+		unsigned chain = (unsigned)(random_next(&me->random) % me->race->load.chains);
 
 		wrong += !load_judge(&me->race->load, me->index, chain, &hits);
 		lookups++;
@@ -52,6 +52,8 @@ race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 	struct race race = {.load = {.row = row_names,
 				     .rows = rows,
 				     .chains = chains,
+				     .hot = 1,
+				     .phase = 2000,
 				     .seed = max_slots,
 				     .random = max_slots}};
 	struct reader reader[READERS];
@@ -59,6 +61,7 @@ race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 	struct index_writer *w;
 	struct index_audit audit;
 	struct segment seg;
+	bool pools[INDEX_CLASSES] = {false};
 	int bad = 0;
 
 	if (index_create(&seg, 1200, max_slots, 1) < 0 ||
@@ -74,29 +77,35 @@ race(const char *name, uint32_t max_slots, unsigned rows, unsigned chains, uint6
 		    pthread_create(&thread[i], NULL, read_on, &reader[i]))
 			return 1;
 	}
-	for (uint64_t i = 0; i < operations; i++)
+	for (uint64_t i = 0; i < operations; i++) {
 		load_step(&race.load);
+		for (unsigned c = 0; c < INDEX_CLASSES; c++)
+			pools[c] |= index_writer_head(w)->pool_used[c] > 0;
+	}
 	atomic_store(&race.over, 1);
 	for (unsigned i = 0; i < READERS; i++)
 		pthread_join(thread[i], NULL);
 	if (index_audit(reader[0].index, &audit) < 0)
 		return 1;
 	bad = race.wrong || audit.duplicates || audit.unreachable || audit.saturated ||
-	      audit.overcounted || audit.garbage || race.hits == 0 ||
+	      audit.overcounted || audit.garbage || audit.miscounted || race.hits == 0 ||
+	      pools[0] != (max_slots > 511) || pools[1] != (max_slots > 62) ||
 	      audit.entries != index_writer_head(w)->entries ||
 	      audit.holders != index_writer_head(w)->holders;
-	printf("%-7s operations %lu lookups %lu depth %lu wrong %lu entries %lu evictions %lu pool "
-	       "%lu\n",
+	printf("%-7s operations %lu lookups %lu depth %lu wrong %lu entries %lu evictions %lu "
+	       "pools %lu %lu\n",
 	       name, (unsigned long)operations, (unsigned long)race.lookups,
 	       (unsigned long)race.hits, (unsigned long)race.wrong, (unsigned long)audit.entries,
 	       (unsigned long)index_writer_head(w)->evictions,
-	       (unsigned long)index_writer_head(w)->pool_used);
+	       (unsigned long)index_writer_head(w)->pool_used[0],
+	       (unsigned long)index_writer_head(w)->pool_used[1]);
 	if (bad)
 		printf("%s: duplicates %lu unreachable %lu saturated %lu overcounted %lu garbage "
-		       "%lu\n",
+		       "%lu miscounted %lu\n",
 		       name, (unsigned long)audit.duplicates, (unsigned long)audit.unreachable,
 		       (unsigned long)audit.saturated, (unsigned long)audit.overcounted,
-		       (unsigned long)audit.garbage);
+		       (unsigned long)audit.garbage,
+		       (unsigned long)audit.miscounted);
 	for (unsigned i = 0; i < READERS; i++)
 		index_detach(&reader[i].index);
 	index_writer_close(&w);
@@ -112,6 +121,7 @@ main(int argc, char **argv)
 
 	bad |= race("bitmap", 40, 12, 300, operations);
 	bad |= race("list12", 70, 24, 300, operations);
-	bad |= race("list16", 5000, 24, 300, operations / 4);
+	bad |= race("ids12", 512, 128, 100, operations);
+	bad |= race("ids16", 5000, 128, 100, operations / 2);
 	return bad;
 }

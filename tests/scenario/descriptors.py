@@ -22,7 +22,7 @@ def refused():
     return sum(int(line.split()[-1]) for line in page.splitlines() if line.startswith("pointsman_connections_refused_total{"))
 
 
-with h.House(io=sys.argv[1], ingresses=2, open_files=FILES) as house:
+with h.House(io=sys.argv[1], ingresses=2, open_files=FILES, gateway="  client: {fairness: false}") as house:
     house.add("--profile", "zero", "--tokenizer", "ids", count=2)
     house.start()
     everybody = {p["pid"]: p["role"] for p in house.stat()["processes"] if p["role"] != "policy"}

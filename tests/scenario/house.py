@@ -29,17 +29,19 @@ def until(what, f, limit_s=20.0):
 class Worker:
     """One emulated vLLM worker."""
 
-    def __init__(self, folder, name, *options, model="emu-8b", port=0, kv_port=0):
+    def __init__(self, folder, name, *options, model="emu-8b", port=0, kv_port=0, host="127.0.0.1",
+                 kv_bound=False):
+        """kv_bound: Pointsman binds kv_port, and the worker (--kv-connect) comes to it."""
         self.folder, self.name, self.model = folder, name, model
         self.options = [str(o) for o in options]
         self.log = folder / f"{name}.requests.jsonl"
-        self.port, self.kv_port = port, kv_port
+        self.port, self.kv_port, self.host, self.kv_bound, self.kv_replay = port, kv_port, host, kv_bound, None
         self.process = None
         self.start()
 
     def start(self):
-        command = [BIN / "pointsman-emulator", "--port", self.port, "--model", self.model,
-                   "--kv-endpoint", f"tcp://127.0.0.1:{self.kv_port or '*'}", "--request-log", self.log,
+        command = [BIN / "pointsman-emulator", "--host", self.host, "--port", self.port, "--model", self.model,
+                   "--kv-endpoint", f"tcp://{self.host}:{self.kv_port or '*'}", "--request-log", self.log,
                    "--debug-headers", *self.options]
         self.err = open(self.folder / f"{self.name}.log", "ab")
         self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=self.err)
@@ -48,6 +50,7 @@ class Worker:
         self.port = int(said["port"])
         if "kv" in said and said["kv"] not in ("", "-", "off"):
             self.kv_port = int(said["kv"].rsplit(":", 1)[-1])
+        self.kv_replay = said.get("kv_replay")
 
     def stop(self, how=signal.SIGTERM):
         if self.process and self.process.poll() is None:
@@ -62,7 +65,7 @@ class Worker:
         self.start()
 
     def get(self, path, body=None):
-        return request(self.port, "POST" if body is not None else "GET", path, body)
+        return request(self.port, "POST" if body is not None else "GET", path, body, host=self.host)
 
     def state(self):
         return self.get("/emu/state")[1]
@@ -76,8 +79,10 @@ class Worker:
             return [json.loads(line) for line in f if line.endswith("}\n")]
 
     def member(self):
-        kv = f", kvEvents: 'tcp://127.0.0.1:{self.kv_port}'" if self.kv_port else ""
-        return f"{{name: {self.name}, url: 'http://127.0.0.1:{self.port}'{kv}}}"
+        bind = "bind:" if self.kv_bound else ""
+        kv = f", kvEvents: '{bind}tcp://{self.host}:{self.kv_port}'" if self.kv_port else ""
+        kv += f", kvReplay: '{self.kv_replay}'" if self.kv_replay else ""
+        return f"{{name: {self.name}, url: 'http://{self.host}:{self.port}'{kv}}}"
 
 
 def read_line(pipe, what, limit_s):
@@ -94,9 +99,9 @@ def read_line(pipe, what, limit_s):
     return line.decode().strip()
 
 
-def request(port, method, path, body=None, headers=None, timeout=60):
+def request(port, method, path, body=None, headers=None, timeout=60, host="127.0.0.1"):
     """Status, parsed or raw body, headers."""
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    c = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         data = None if body is None else body if isinstance(body, (bytes, str)) else json.dumps(body)
         c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
@@ -109,11 +114,23 @@ def request(port, method, path, body=None, headers=None, timeout=60):
         c.close()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port(n=1, taken=set()):
+    """The first of n free ports below the range that the kernel gives to clients, so that they stay free while nobody
+    listens, also beside other tests."""
+    for port in range(21000 + (os.getpid() * 97) % 6000, 32000):
+        with contextlib.ExitStack() as stack:
+            try:
+                for i in range(n):
+                    if port + i in taken:
+                        raise OSError
+                    s = stack.enter_context(socket.socket())
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    s.bind(("127.0.0.1", port + i))
+            except OSError:
+                continue
+        taken.update(range(port, port + n))
+        return port
+    raise RuntimeError("no free port")
 
 
 class House(contextlib.AbstractContextManager):
@@ -131,7 +148,10 @@ class House(contextlib.AbstractContextManager):
         self.gateway, self.workerset, self.policy, self.level = gateway, workerset, policy, level
         self.open_files = open_files
         self.port, self.admin = free_port(), free_port()
+        self.listen = [f"127.0.0.1:{self.port}"]
         self.workers, self.supervisor, self.notify = [], None, None
+        self.listed = None      # workers that the configuration names; None: all
+        self.prefix, self.options = [], []      # before and behind the supervisor's command
 
     def add(self, *options, name=None, count=1, **named):
         for _ in range(count):
@@ -140,13 +160,14 @@ class House(contextlib.AbstractContextManager):
         return self.workers[-1]
 
     def write(self, text=None):
-        members = ", ".join(w.member() for w in self.workers)
+        listed = self.workers if self.listed is None else self.listed
+        members = "members: [" + ", ".join(w.member() for w in listed) + "]" if listed else ""
         self.config.write_text(text or f"""\
 apiVersion: pointsman.io/v1alpha1
 kind: GatewayBackend
 metadata: {{name: front}}
 spec:
-  listen: ["127.0.0.1:{self.port}"]
+  listen: {json.dumps(self.listen)}
   ingresses: {self.ingresses}
   admin: {{listen: "127.0.0.1:{self.admin}"}}
   io: {{backend: {self.io}}}
@@ -159,7 +180,7 @@ metadata: {{name: emulated}}
 spec:
   engine: vllm
   model: {self.model}
-  members: [{members}]
+  {members}
 {self.workerset}
 ---
 apiVersion: pointsman.io/v1alpha1
@@ -185,8 +206,9 @@ spec:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         self.notify.bind(path)
+        os.chmod(path, 0o666)           # a supervisor under another user id tells it too
         self.err = open(self.folder / "pointsman.log", "ab")
-        command = [BIN / "pointsman", "-r", self.run, "-c", self.config]
+        command = [*self.prefix, BIN / "pointsman", "-r", self.run, "-c", self.config, *self.options]
         if self.level:
             command += [self.level]
         files = self.open_files
@@ -250,6 +272,9 @@ spec:
             self.supervisor.wait(60)
         if self.supervisor and expect is not None and self.supervisor.returncode != expect:
             raise RuntimeError(f"pointsman ended with {self.supervisor.returncode}:\n{self.tail()}")
+        wrong = [line for line in open(self.folder / "pointsman.log", errors="replace") if " ledger: " in line]
+        if wrong:
+            raise RuntimeError(f"the ledger does not come out even:\n{''.join(wrong[:5])}")
 
     def __exit__(self, kind, error, trace):
         try:

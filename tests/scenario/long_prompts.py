@@ -6,7 +6,8 @@ import house as h
 
 TOKENS = 15_000_000                     # 30 MB each: together more work than a process may be silent for
 
-with h.House() as house:
+# All from one address, which alone may not have the whole arena.
+with h.House(gateway="  client: {fairness: false}") as house:
     house.add("--profile", "zero", "--tokenizer", "ids", count=2)
     house.start()
     everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}

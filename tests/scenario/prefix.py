@@ -1,6 +1,6 @@
 """A prompt goes where its prefix is cached, the prediction is what the engine says, and explain tells why.
 A worker that restarts is not believed to hold anything any more."""
-import json, pathlib, sys
+import http.client, json, pathlib, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -19,6 +19,13 @@ def ask(prompt, **more):
 
 def workers():
     return {w["worker"]: w for w in json.loads(house.ctl("workers", "--output", "json").stdout)["workers"]}
+
+
+def lives_of(worker):
+    try:
+        return worker.state()["restarts"]
+    except (OSError, http.client.HTTPException):        # in the middle of it
+        return None
 
 
 options = ("--time-scale", 200, "--tokenizer", "ids", "--block-size", 16, "--num-gpu-blocks", 4096)
@@ -50,7 +57,9 @@ for form in (("map", "int"), ("array", "bytes")):
         # The next thing the engine says shows that it began anew: nothing of before is believed.
         victim = next(w for w in house.workers if w.name == homes[0])
         restarts = workers()[victim.name]["cache"]["restarts"]
+        lives = victim.state()["restarts"]
         victim.get("/emu/restart", {})
+        h.until("the engine to be back", lambda: lives_of(victim) == lives + 1)
         ask(ids(0, 1600))
         h.until("the restart to be seen", lambda: workers()[victim.name]["cache"]["restarts"] == restarts + 1)
         body, headers = ask(ids(0, 1600) + ids(50, 40))

@@ -107,7 +107,7 @@ pack_hashes(msgpack_packer *p, const struct event *e)
 static void
 pack_extra(msgpack_packer *p, const struct event *e)
 {
-	if (!e->salt && !e->mm) {
+	if (!e->salt && !e->mm && !e->keys) {
 		msgpack_pack_nil(p);
 		return;
 	}
@@ -146,8 +146,15 @@ pack_event(msgpack_packer *p, const struct event *e)
 
 	switch (e->type) {
 	case CLEAR:
-		msgpack_pack_array(p, 1);
+		msgpack_pack_array(p, e->medium ? 2 : 1);
 		pack_text(p, "AllBlocksCleared");
+		if (e->medium)
+			pack_text(p, e->medium);
+		return;
+	case BREAK:
+		msgpack_pack_array(p, 2);
+		pack_text(p, "BlockRemoved");
+		msgpack_pack_true(p);
 		return;
 	case REMOVE:
 		msgpack_pack_array(p, 4);
@@ -178,22 +185,63 @@ pack_event(msgpack_packer *p, const struct event *e)
 	pack_text(p, e->kind);
 }
 
-void
-say_all(struct world *w, uint16_t row, uint64_t seq, const struct event *e, unsigned n)
+struct bytes
+batch_of(const struct world *w, uint64_t seq, const char *publisher, const struct event *e,
+	 unsigned n)
 {
 	msgpack_sbuffer buf;
 	msgpack_packer p;
 
 	msgpack_sbuffer_init(&buf);
 	msgpack_packer_init(&p, &buf, msgpack_sbuffer_write);
-	msgpack_pack_array(&p, 3);
+	msgpack_pack_array(&p, publisher ? 4 : 3);
 	msgpack_pack_double(&p, 1.0 + (double)seq);
 	msgpack_pack_array(&p, n);
 	for (unsigned i = 0; i < n; i++)
 		pack_event(&p, &e[i]);
-	msgpack_pack_int(&p, 0);
-	apply_message(w->apply, row, seq, buf.data, buf.size);
-	msgpack_sbuffer_destroy(&buf);
+	if (w->rank < 0)
+		msgpack_pack_nil(&p);
+	else
+		msgpack_pack_int(&p, w->rank);
+	if (publisher) {
+		msgpack_pack_bin(&p, strlen(publisher));
+		msgpack_pack_bin_body(&p, publisher, strlen(publisher));
+	}
+	return (struct bytes){buf.data, buf.size};
+}
+
+void
+say_as(struct world *w, uint16_t row, uint64_t seq, const char *publisher, const struct event *e,
+       unsigned n)
+{
+	struct bytes b = batch_of(w, seq, publisher, e, n);
+
+	apply_message(w->apply, row, seq, b.p, b.n);
+	free(b.p);
+}
+
+void
+say_all(struct world *w, uint16_t row, uint64_t seq, const struct event *e, unsigned n)
+{
+	say_as(w, row, seq, NULL, e, n);
+}
+
+void
+say_case(struct world *w, uint16_t row, uint64_t seq, const char *name)
+{
+	static uint8_t payload[32768];
+	char path[512];
+	unsigned byte;
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, PM_SOURCE_DIR "/tests/data/cases/%s.hex", name);
+	f = fopen(path, "r");
+	cr_assert_not_null(f, "%s", path);
+	while (n < sizeof payload && fscanf(f, "%2x", &byte) == 1)
+		payload[n++] = (uint8_t)byte;
+	fclose(f);
+	apply_message(w->apply, row, seq, payload, n);
 }
 
 /* ---- prompts ---- */

@@ -19,6 +19,7 @@ struct world {
 	struct index *reader;
 	struct apply *apply;
 	mono_ns now;
+	int rank;                               /* what batches say; below 0: nil */
 };
 
 void begin(struct world *w, uint32_t max_slots);
@@ -29,16 +30,26 @@ enum cache_state state_of(const struct world *w, uint16_t row);
 enum cache_reason reason_of(const struct world *w, uint16_t row);
 
 struct event {
-	enum { STORE, REMOVE, CLEAR } type;
+	enum { STORE, REMOVE, CLEAR, BREAK } type;      /* BREAK: a removal nobody can read */
 	const uint64_t *hashes;
 	unsigned n;
 	uint64_t parent;                        /* 0: nil */
 	const uint32_t *tokens;                 /* NULL: none, and no block size */
 	uint32_t block;                         /* 0: BLOCK */
 	const char *medium, *lora, *salt, *mm, *kind;
+	bool keys;                              /* extra keys are said: none */
 	unsigned group;                         /* + 1; 0: not said */
 };
 
+struct bytes {
+	void *p;                                /* to be freed */
+	size_t n;
+};
+
+struct bytes batch_of(const struct world *w, uint64_t seq, const char *publisher,
+		      const struct event *e, unsigned n);
+void say_as(struct world *w, uint16_t row, uint64_t seq, const char *publisher,
+	    const struct event *e, unsigned n);
 void say_all(struct world *w, uint16_t row, uint64_t seq, const struct event *e, unsigned n);
 #define SAY(w, row, seq, ...) \
 	say_all(w, row, seq, (struct event[]){__VA_ARGS__}, \
@@ -46,6 +57,8 @@ void say_all(struct world *w, uint16_t row, uint64_t seq, const struct event *e,
 #define STORED(...) {.type = STORE, __VA_ARGS__}
 #define REMOVED(...) {.type = REMOVE, __VA_ARGS__}
 #define CLEARED {.type = CLEAR}
+#define CLEARED_OF(tier) {.type = CLEAR, .medium = (tier)}
+#define BROKEN(...) {.type = BREAK, __VA_ARGS__}
 
 #define PROMPT_BLOCKS 32u
 struct prompt {
@@ -53,6 +66,8 @@ struct prompt {
 	uint64_t engine[PROMPT_BLOCKS];         /* what the engine calls its blocks */
 };
 
+void say_case(struct world *w, uint16_t row, uint64_t seq, const char *name);
+	/* The payload in tests/data/cases/NAME.hex. */
 void prompt_make(struct prompt *p, uint32_t first);
 struct index_depth depth_in(const struct world *w, uint16_t row, const struct prompt *p,
 			    uint32_t block, const char *lora, const char *salt);

@@ -21,6 +21,7 @@ struct world {
 	struct rows rows;
 	struct segment index_seg;
 	struct index_writer *writer;
+	struct pins pins;
 	struct column column;
 	struct slots slots;
 	struct arena arena;
@@ -99,6 +100,7 @@ make_segments(struct world *w, const char *minimize)
 	atomic_fetch_add(&w->rows.head->version, 1);
 	cr_assert_eq(index_create(&w->index_seg, 100000, 62, SEED), 0);
 	cr_assert_eq(index_writer_open(&w->writer, dup(w->index_seg.fd)), 0);
+	cr_assert_eq(pins_create(&w->pins, 64), 0);
 	cr_assert_eq(column_create(&w->column, 0, 5, 16), 0);
 	cr_assert_eq(slots_create(&w->slots, 0, 5, 64), 0);
 	struct arena made;
@@ -120,6 +122,7 @@ begin(struct world *w, const char *minimize)
 	cr_assert_eq(rows_attach(&rows, dup(w->rows.seg.fd), false), 0);
 	cr_assert_eq(index_attach(&index, dup(w->index_seg.fd)), 0);
 	cr_assert_eq(view_open(&w->view, w->manifest, POLICY_INC, &rows, &index), 0);
+	cr_assert_eq(pins_attach(&w->view.pins, dup(w->pins.seg.fd), false), 0);
 	struct view_ingress *half = calloc(1, sizeof *half);
 	half->incarnation = 5;
 	cr_assert_eq(column_attach(&half->column, dup(w->column.seg.fd), false), 0);
@@ -143,6 +146,7 @@ end(struct world *w)
 	slots_detach(&w->slots);
 	column_detach(&w->column);
 	segment_detach(&w->index_seg);
+	pins_detach(&w->pins);
 	rows_detach(&w->rows);
 	manifest_free(&w->manifest);
 }
@@ -178,4 +182,47 @@ ids_body(const char *model, uint32_t first, uint32_t n)
 			       first + i);
 	snprintf(body + at, sizeof body - (size_t)at, "],\"max_tokens\":7}");
 	return body;
+}
+
+static inline struct msg_answer
+answer_to(struct world *w, const char *body)
+{
+	struct msg_ask ask = put_question(w, OPENAI_COMPLETIONS, body);
+	struct msg_answer answer;
+	struct token_key key;
+
+	cr_assert_eq(
+		evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
+		EVALUATE_ANSWER);
+	cr_assert_eq(answer.slot, ask.slot);
+	cr_assert_eq(answer.ask, 1);
+	cr_assert_eq(answer.policy_inc, POLICY_INC);
+	return answer;
+}
+
+/* What kvevents would do for a prompt that worker `row` has computed. */
+static inline uint16_t
+cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n,
+      enum index_role role)
+{
+	uint32_t ids[4096];
+	uint64_t hash[256];
+	size_t blocks;
+
+	for (uint32_t i = 0; i < n; i++)
+		ids[i] = first + i;
+	blocks = blockhash_chain(blockhash_root(SEED, "demo", 4, "", 0, "", 0, BLOCK), ids, n,
+				 BLOCK, hash, 256);
+	if (slot == 0)
+		slot = index_slot_take(w->writer, row, 1, role, INDEX_GPU, BLOCK);
+	cr_assert_neq(slot, 0);
+	for (size_t i = 0; i < blocks; i++)
+		cr_assert(index_put(w->writer, slot, hash[i], NULL, 0));
+	return slot;
+}
+
+static inline void
+apply(struct world *w, uint32_t number)
+{
+	column_apply(&w->column, POLICY_INC, number);
 }

@@ -229,16 +229,16 @@ Test(orphans, are_bounded_and_counted)
 
 	cr_assert_eq(orphans_new(&o), 0);
 	for (uint64_t i = 1; i <= ORPHANS_MAX + 1000; i++)
-		cr_assert_eq(orphans_add(o, i, 1000000 + i, i, 0), 0);
+		cr_assert_eq(orphans_add(o, i, 1000000 + i, i, 0, true), i > ORPHANS_MAX);
 	cr_assert_eq(orphans_size(o), ORPHANS_MAX);
 	cr_assert_not(orphans_remove(o, 1, 0), "the oldest did not give way");
 	cr_assert(orphans_take_child(o, 1000000 + ORPHANS_MAX, &child));
 	cr_assert_eq(child.hash, ORPHANS_MAX);
 	orphans_clear(o);
 	cr_assert_eq(orphans_size(o), 0);
-	cr_assert_eq(orphans_add(o, 5, 6, 7, 0), 0);
-	cr_assert_eq(orphans_add(o, 5, 6, 7, 0), 0);
-	cr_assert_eq(orphans_add(o, 5, 6, 7, 1), 0);
+	cr_assert_eq(orphans_add(o, 5, 6, 7, 0, true), 0);
+	cr_assert_eq(orphans_add(o, 5, 6, 7, 0, true), 0);
+	cr_assert_eq(orphans_add(o, 5, 6, 7, 1, true), 0);
 	cr_assert_eq(orphans_take(o, 5, 0), 2);
 	cr_assert(orphans_remove(o, 5, 1));
 	cr_assert_eq(orphans_size(o), 0);
@@ -322,6 +322,29 @@ Test(apply, a_sequence_that_steps_back_is_another_engine_and_everything_is_forgo
 	end(&w);
 }
 
+Test(apply, an_engine_that_restarts_right_after_it_was_first_heard_is_forgotten_too)
+{
+	struct world w;
+	struct prompt p;
+	wall_ns now;
+
+	begin(&w, 60);
+	prompt_make(&p, 100);
+	SAY(&w, 0, 5, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	now = clock_wall();
+	apply_engine_start(w.apply, 0, 1, now - LEASE_S(100));
+	apply_engine_start(w.apply, 0, 1, now + LEASE_S(1) / 5);
+	cr_assert_eq(depth_of(&w, 0, &p).any, 0, "that batch was of the life before");
+	/* Events that say so themselves do so before the page, whose clock may be ahead. */
+	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	SAY(&w, 0, 1, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	apply_engine_start(w.apply, 0, 1, clock_wall() + LEASE_S(1) / 2);
+	cr_assert_eq(depth_of(&w, 0, &p).exact, 4);
+	cr_assert_eq(state_of(&w, 0), CACHE_EXACT);
+	end(&w);
+}
+
 Test(apply, a_new_start_time_forgets_everything_unless_the_events_said_so_first)
 {
 	struct world w;
@@ -343,6 +366,34 @@ Test(apply, a_new_start_time_forgets_everything_unless_the_events_said_so_first)
 	cr_assert_eq(state_of(&w, 0), CACHE_NONE);
 	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
 	cr_assert_eq(state_of(&w, 0), CACHE_EXACT);
+	end(&w);
+}
+
+Test(apply, an_engine_that_falls_asleep_holds_nothing_from_then_on)
+{
+	struct world w;
+	struct prompt p;
+	struct row_reading reading = {.health = HEALTH_DOWN, .health_why = WHY_ASLEEP};
+
+	begin(&w, 60);
+	prompt_make(&p, 100);
+	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	apply_engine_asleep(w.apply, 0, 9);
+	cr_assert_eq(depth_of(&w, 0, &p).exact, 4, "another row generation's");
+	apply_engine_asleep(w.apply, 0, 1);
+	cr_assert_eq(depth_of(&w, 0, &p).any, 0);
+	SAY(&w, 0, 1, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	apply_engine_asleep(w.apply, 0, 1);
+	cr_assert_eq(depth_of(&w, 0, &p).exact, 4, "it was told already");
+	reading.health = HEALTH_UP;
+	reading.health_why = WHY_OK;
+	row_reading_write(&w.rows.row[0], &reading);
+	apply_tick(w.apply, clock_mono());
+	reading.health = HEALTH_DOWN;
+	reading.health_why = WHY_ASLEEP;
+	row_reading_write(&w.rows.row[0], &reading);
+	apply_tick(w.apply, clock_mono());
+	cr_assert_eq(depth_of(&w, 0, &p).any, 0, "the row says it too");
 	end(&w);
 }
 
@@ -535,6 +586,41 @@ Test(apply, slots_and_names_that_do_not_agree_are_settled_at_birth)
 	cr_assert_eq(depth_of(&w, 0, &p).any, 0);
 	cr_assert_eq(depth_of(&w, 1, &p).any, 0);
 	cr_assert_eq(atomic_load(&w.rows.row[1].slot_gpu), 0);
+	end(&w);
+}
+
+/* Another process's wild store: metrics writes the same page. */
+Test(apply, names_of_no_slot_at_all_are_harmless)
+{
+	struct world w;
+	struct prompt p, q;
+
+	begin(&w, 60);
+	prompt_make(&p, 100);
+	prompt_make(&q, 9000);
+	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	SAY(&w, 1, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	for (unsigned round = 0; round < 2; round++) {
+		atomic_store(&w.rows.row[0].slot_gpu, 0xffff);
+		atomic_store(&w.rows.row[0].slot_offload, 61);
+		atomic_store(&w.rows.row[0].slot_demoted_gpu, 0xffff);
+		atomic_store(&w.rows.row[0].slot_demoted_offload, 0xffff);
+		atomic_store(&w.rows.row[0].slot_spec_cur, 0xffff);
+		atomic_store(&w.rows.row[0].slot_spec_old, 0xffff);
+		atomic_store(&w.rows.head->count, UINT32_MAX);
+		if (round == 0) {
+			note(&w, 0, 1, &q, 5);
+			w.now += LEASE_S(3600);
+			apply_tick(w.apply, w.now);
+			SAY(&w, 0, 7, STORED(.hashes = p.engine, .n = 6, .tokens = p.tokens));
+			SAY(&w, 0, 8, REMOVED(.hashes = p.engine, .n = 6));
+		} else {
+			dies(&w);
+			born(&w);
+		}
+	}
+	cr_assert_eq(depth_of(&w, 0, &p).any, 0);
+	cr_assert_eq(depth_of(&w, 1, &p).any, 4);
 	end(&w);
 }
 

@@ -225,6 +225,8 @@ Test(apply_model, the_recorded_duplicates_are_counted_as_on_the_wire)
 	for (unsigned n = 0; n < sizeof left / sizeof left[0]; n++) {
 		play(&w, 0, "kv09_dup.jsonl", n, n + 1);
 		cr_assert_eq(entries(&w), left[n], "after message %u", n);
+		cr_assert_eq(count_get(&w.process, COUNTER_removals_unknown),
+			     n < 2 ? 0 : n < 4 ? 2 : 3);
 	}
 	cr_assert_eq(atomic_load(&w.rows.row[0].failed), 0);
 	end(&w);

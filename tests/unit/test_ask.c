@@ -270,7 +270,7 @@ die(struct world *w, struct policy *p)
 {
 	p->alive = p->hears = false;
 	p->head = p->tail;
-	ask_gone(&w->ask, p->inc, false, w->now);
+	ask_gone(&w->ask, p->inc, GONE_UNSAID, w->now);
 }
 
 Test(ask, answer_is_applied_and_the_end_frees_the_slot)
@@ -486,7 +486,15 @@ Test(ask, hole_in_the_numbers_is_told_and_nothing_more_is_believed)
 	teardown(&w);
 }
 
-Test(ask, question_unanswered_in_two_deaths_is_refused)
+/* Its pidfd tells of the death, the supervisor of the cause. */
+static void
+die_of(struct world *w, struct policy *p, enum gone_cause cause)
+{
+	die(w, p);
+	ask_gone(&w->ask, p->inc, cause, w->now);
+}
+
+Test(ask, question_unanswered_in_two_crashes_is_refused)
 {
 	struct world w;
 	struct policy *p[3];
@@ -498,14 +506,123 @@ Test(ask, question_unanswered_in_two_deaths_is_refused)
 	ask_standby(&w.ask, 1, p[1]->inc);
 	begin(&w);
 	begin(&w);
-	die(&w, p[0]);
+	die_of(&w, p[0], GONE_CRASHED);
 	cr_assert_eq(p[1]->tail, 1, "suspects are asked one at a time");
-	die(&w, p[1]);
+	die_of(&w, p[1], GONE_CRASHED);
 	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 1);
 	ask_activate(&w.ask, 1, p[2]->inc, w.now);
 	cr_assert_eq(p[2]->tail, 1);
 	cr_assert(serve(&w, p[2], VERDICT_CHOOSE));
 	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 1, "the other one was innocent");
+	teardown(&w);
+}
+
+Test(ask, two_crashes_that_the_supervisor_told_first_are_refused_as_well)
+{
+	struct world w;
+	struct policy *p[2];
+
+	setup(&w);
+	for (unsigned i = 0; i < 2; i++)
+		p[i] = spawn(&w, 1);
+	ask_activate(&w.ask, 1, p[0]->inc, w.now);
+	ask_standby(&w.ask, 1, p[1]->inc);
+	begin(&w);
+	for (unsigned i = 0; i < 2; i++) {
+		p[i]->alive = p[i]->hears = false;
+		ask_gone(&w.ask, p[i]->inc, GONE_CRASHED, w.now);
+	}
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 1);
+	teardown(&w);
+}
+
+Test(ask, two_kills_from_outside_refuse_nobody_and_a_third_does)
+{
+	struct world w;
+	struct policy *p[4];
+
+	setup(&w);
+	for (unsigned i = 0; i < 4; i++)
+		p[i] = spawn(&w, 1);
+	begin(&w);
+	for (unsigned i = 0; i < 2; i++) {
+		ask_activate(&w.ask, 1, p[i]->inc, w.now);
+		cr_assert_eq(p[i]->tail, 1);
+		die_of(&w, p[i], GONE_KILLED);
+	}
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 0);
+	ask_activate(&w.ask, 1, p[2]->inc, w.now);
+	cr_assert_eq(p[2]->tail, 1, "asked about once more, alone");
+	die_of(&w, p[2], GONE_KILLED);
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 1, "as one that eats all memory would");
+	teardown(&w);
+}
+
+Test(ask, after_a_second_death_its_cause_is_waited_for_but_not_for_ever)
+{
+	struct world w;
+	struct policy *p[3];
+
+	setup(&w);
+	for (unsigned i = 0; i < 3; i++)
+		p[i] = spawn(&w, 1);
+	begin(&w);
+	for (unsigned i = 0; i < 2; i++) {
+		ask_activate(&w.ask, 1, p[i]->inc, w.now);
+		cr_assert_eq(p[i]->tail, 1, "the first death costs no time");
+		die(&w, p[i]);
+	}
+	ask_activate(&w.ask, 1, p[2]->inc, w.now);
+	cr_assert_eq(p[2]->tail, 0);
+	w.now += ASK_DOUBT_NS;          /* the supervisor is dead, too */
+	ask_tick(&w.ask, w.now);
+	cr_assert_eq(p[2]->tail, 1);
+	ask_gone(&w.ask, p[0]->inc, GONE_CRASHED, w.now);
+	ask_gone(&w.ask, p[1]->inc, GONE_CRASHED, w.now);
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 1, "late words count as well");
+	teardown(&w);
+}
+
+Test(ask, who_was_answered_since_is_not_refused_for_what_is_told_late)
+{
+	struct world w;
+	struct policy *p[3];
+
+	setup(&w);
+	for (unsigned i = 0; i < 3; i++)
+		p[i] = spawn(&w, 1);
+	begin(&w);
+	for (unsigned i = 0; i < 2; i++) {
+		ask_activate(&w.ask, 1, p[i]->inc, w.now);
+		die(&w, p[i]);
+	}
+	ask_activate(&w.ask, 1, p[2]->inc, w.now);
+	w.now += ASK_DOUBT_NS;
+	ask_tick(&w.ask, w.now);
+	cr_assert(serve(&w, p[2], VERDICT_CHOOSE));
+	ask_gone(&w.ask, p[0]->inc, GONE_CRASHED, w.now);
+	ask_gone(&w.ask, p[1]->inc, GONE_CRASHED, w.now);
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 0);
+	teardown(&w);
+}
+
+Test(ask, process_that_ended_as_asked_makes_nobody_suspect)
+{
+	struct world w;
+	struct policy *p[3];
+	uint32_t s;
+
+	setup(&w);
+	for (unsigned i = 0; i < 3; i++)
+		p[i] = spawn(&w, 1);
+	s = begin(&w);
+	for (unsigned i = 0; i < 3; i++) {
+		ask_activate(&w.ask, 1, p[i]->inc, w.now);
+		cr_assert_eq(p[i]->tail, 1);
+		die_of(&w, p[i], GONE_ENDED);
+		cr_assert_eq(slot_deaths(atomic_load(&w.slots.slot[s].word)), 0);
+	}
+	cr_assert_eq(w.failed[ASK_FAIL_CRASH], 0);
 	teardown(&w);
 }
 
@@ -657,7 +774,7 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 				break;
 			case 11:
 				if (rand() % 10 == 0 && w.n < POLICIES - 8) {
-					die(&w, active);
+					die_of(&w, active, (enum gone_cause)(rand() % 4));
 					active = standby;
 					standby = spawn(&w, gen);
 					ask_standby(&w.ask, gen, standby->inc);
@@ -669,6 +786,7 @@ Test(ask, random_schedules_lose_nothing_and_free_everything, .timeout = 120)
 		}
 		w.forget_sends = false;
 		for (unsigned round = 0; round < 200; round++) {
+			w.now += ASK_DOUBT_NS / 100;    /* some causes are never told */
 			ask_tick(&w.ask, w.now);
 			for (unsigned i = 0; i < w.n; i++)
 				while (w.policy[i].alive && serve(&w, &w.policy[i], VERDICT_CHOOSE))

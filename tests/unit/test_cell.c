@@ -39,6 +39,37 @@ Test(cell, each_policy_incarnation_has_its_own_watermark_and_the_oldest_gives_wa
 	column_detach(&column);
 }
 
+Test(poison, what_is_in_a_ring_is_refused_until_its_time_and_the_first_to_end_gives_way)
+{
+	static struct poison_ring ring;
+
+	cr_assert(!poison_has(&ring, 0, 1), "an empty ring refuses nothing, not even hash 0");
+	for (uint64_t i = 0; i < POISON_RING; i++)
+		poison_add(&ring, 1000 + i, 100 + i);
+	for (uint64_t i = 0; i < POISON_RING; i++) {
+		cr_assert(poison_has(&ring, 1000 + i, 99 + i));
+		cr_assert(!poison_has(&ring, 1000 + i, 100 + i));
+	}
+	poison_add(&ring, 1003, 500);           /* again: one entry, longer */
+	poison_add(&ring, 7, 600);
+	cr_assert(!poison_has(&ring, 1000, 99));
+	cr_assert(poison_has(&ring, 1001, 100));
+	cr_assert(poison_has(&ring, 1003, 499));
+	cr_assert(poison_has(&ring, 7, 599));
+}
+
+Test(poison, what_has_not_ended_outlives_its_ring)
+{
+	static struct poison_ring dead, next;
+
+	poison_add(&dead, 1, 100);
+	poison_add(&dead, 2, 300);
+	poison_copy(&next, &dead, 200);
+	cr_assert(!poison_has(&next, 1, 50), "it had ended");
+	cr_assert(poison_has(&next, 2, 299));
+	cr_assert(!poison_has(&next, 2, 300));
+}
+
 Test(slot, its_word_packs_and_unpacks)
 {
 	uint64_t w = slot_word(0xdeadbeef, 0x1234, SLOT_HELD, 9);

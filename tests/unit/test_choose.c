@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "actors/common/decide/choose.h"
+#include "actors/common/decide/slow.h"
 
 static struct choose_candidate
 up(uint16_t row, double ttft_s, uint32_t last_pick)
@@ -186,4 +187,64 @@ Test(choose, every_removal_and_objective_has_its_own_name)
 		cr_assert_str_neq(choose_objective_name(i), "unknown");
 	cr_assert_str_eq(choose_removal_name(REMOVALS), "unknown");
 	cr_assert_str_eq(choose_objective_name(CHOOSE_OBJECTIVES), "unknown");
+}
+
+Test(choose, a_new_worker_gets_work_while_it_is_idle_and_a_queue_only_in_its_measure)
+{
+	/* Each request is 0.1 s of prefill.  The old one has ten of them ahead, the new one n. */
+	uint32_t order[CHOOSE_RANKED], least = UINT32_MAX;
+
+	for (uint32_t n = 0; n <= 12; n++) {
+		struct choose_candidate c[] = {up(0, 1.1, 2), up(1, 0.1 * n + 0.1, 1)};
+
+		c[0].load_s = 1;
+		c[1].load_s = 0.1 * n;
+		c[1].handicap = 4;              /* a fifth of the way */
+		run(c, 2, CHOOSE_PREDICTED_TTFT, 1, order);
+		if (order[0] == 0 && n < least)
+			least = n;
+	}
+	cr_assert_eq(least, 3, "0.1 + 5 x 0.2 is still a tie with 0.1 + 1, got %u", least);
+}
+
+Test(choose, a_handicap_counts_what_is_in_flight_by_every_measure_of_load)
+{
+	struct choose_candidate c[] = {up(0, 1, 1), up(1, 1, 2)};
+	uint32_t order[CHOOSE_RANKED];
+
+	c[0].prefill = 500;
+	c[0].requests = 9;
+	c[1].prefill = 200;
+	c[1].ahead = 100;
+	c[1].requests = 3;
+	c[1].handicap = 2.9f;
+	run(c, 2, CHOOSE_LEAST_PREFILL, 1, order);
+	cr_assert_eq(order[0], 1, "200 + 2.9 x 100 < 500");
+	c[1].handicap = 3.1f;
+	run(c, 2, CHOOSE_LEAST_PREFILL, 1, order);
+	cr_assert_eq(order[0], 0);
+	c[1].handicap = 1.9f;
+	run(c, 2, CHOOSE_LEAST_REQUESTS, 1, order);
+	cr_assert_eq(order[0], 1, "2.9 x 3 < 9");
+	c[1].handicap = 2.1f;
+	run(c, 2, CHOOSE_LEAST_REQUESTS, 1, order);
+	cr_assert_eq(order[0], 0);
+	run(c, 2, CHOOSE_ROUND_ROBIN, 1, order);
+	cr_assert_eq(order[0], 0, "the least recently picked");
+}
+
+Test(choose, a_share_grows_from_a_tenth_to_all_in_the_time_of_the_slow_start)
+{
+	const uint64_t s = 1000000000u;
+
+	cr_assert_float_eq(slow_share(0, 50 * s, 10 * s), 0.1f, 1e-6, "not up yet");
+	cr_assert_float_eq(slow_share(50 * s, 50 * s, 10 * s), 0.1f, 1e-6);
+	cr_assert_float_eq(slow_share(51 * s, 50 * s, 10 * s), 0.1f, 1e-6, "ahead of our clock");
+	cr_assert_float_eq(slow_share(40 * s, 45 * s, 10 * s), 0.5f, 1e-6);
+	cr_assert_eq(slow_share(40 * s, 50 * s, 10 * s), 1);
+	cr_assert_eq(slow_share(50 * s, 50 * s, 0), 1, "switched off");
+	cr_assert_float_eq(slow_handicap(0.1f, 1), 9, 1e-5);
+	cr_assert_float_eq(slow_handicap(0.5f, 1), 1, 1e-6);
+	cr_assert_eq(slow_handicap(0.1f, 0.1f), 0, "all are new");
+	cr_assert_eq(slow_handicap(1, 0.1f), 0);
 }

@@ -236,7 +236,7 @@ Test(emulator_engine, a_hit_never_covers_the_last_token)
 	/* the last block was computed again: the same hash in a second block */
 	cr_assert_eq(seen->stored, 5);
 	cr_assert_eq(memcmp(&seen->stored_hash[3], &seen->stored_hash[4], 32), 0);
-	cr_assert_eq(engine_cached(worker_engine(seen->w), NULL, 0), 4);
+	cr_assert_eq(engine_cached(worker_engine(seen->w)), 4);
 	cr_assert_eq(worker_stats(seen->w).engine.cached_blocks, 5);
 	seen_free(seen);
 }
@@ -339,9 +339,9 @@ Test(emulator_engine, clearing_is_refused_while_blocks_are_in_use)
 
 	submit(seen, 0, 1, 16256, 0, 0, 1);
 	run_until(seen, 3.0);
-	cr_assert(!worker_clear_cache(seen->w, seen->now_s));
+	cr_assert(!worker_clear_cache(seen->w, seen->now_s, false, true));
 	run_until(seen, INFINITY);
-	cr_assert(worker_clear_cache(seen->w, seen->now_s));
+	cr_assert(worker_clear_cache(seen->w, seen->now_s, false, true));
 	cr_assert_eq(seen->cleared, 1);
 	cr_assert_eq(worker_stats(seen->w).engine.cached_blocks, 0);
 	submit(seen, 1, 1, 16256, 0, 0, 1);
@@ -445,9 +445,9 @@ chain(enum blockhash_algo algo, const char *salt, const char *root, const char *
 
 	blockhash_root(algo, "0", &hash);
 	cr_assert_str_eq(hex(&hash, size), root);
-	blockhash_next(algo, &hash, sample, 16, salt, &hash);
+	blockhash_next(algo, &hash, sample, 16, NULL, salt, &hash);
 	cr_assert_str_eq(hex(&hash, size), h0);
-	blockhash_next(algo, &hash, sample + 16, 16, NULL, &hash);
+	blockhash_next(algo, &hash, sample + 16, 16, NULL, NULL, &hash);
 	cr_assert_str_eq(hex(&hash, size), h1);
 }
 
@@ -464,7 +464,7 @@ Test(emulator_blockhash, sha256_cbor_matches_the_published_vectors)
 	      "1ff8d181652af510585099b660a248547934fba12317c8c391a3b0b30fbecb22",
 	      "0d141ad54479c4ea13ee02488f057ccb4edd8183ef98a9c0235bfcb99fc75f78");
 	blockhash_root(BLOCKHASH_SHA256_CBOR, "0", &hash);
-	blockhash_next(BLOCKHASH_SHA256_CBOR, &hash, sample, 16, NULL, &hash);
+	blockhash_next(BLOCKHASH_SHA256_CBOR, &hash, sample, 16, NULL, NULL, &hash);
 	cr_assert_eq(blockhash_low64(BLOCKHASH_SHA256_CBOR, &hash), 2859923585737284816u);
 }
 

@@ -1,49 +1,6 @@
 /* tests/unit/test_evaluate.c -- one question to one answer, over real segments and no socket. */
 #include "tests/unit/policy_world.h"
 
-static struct msg_answer
-answer_to(struct world *w, const char *body)
-{
-	struct msg_ask ask = put_question(w, OPENAI_COMPLETIONS, body);
-	struct msg_answer answer;
-	struct token_key key;
-
-	cr_assert_eq(
-		evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
-		EVALUATE_ANSWER);
-	cr_assert_eq(answer.slot, ask.slot);
-	cr_assert_eq(answer.ask, 1);
-	cr_assert_eq(answer.policy_inc, POLICY_INC);
-	return answer;
-}
-
-/* What kvevents would do for a prompt that worker `row` has computed. */
-static uint16_t
-cache(struct world *w, uint16_t row, uint16_t slot, uint32_t first, uint32_t n,
-      enum index_role role)
-{
-	uint32_t ids[4096];
-	uint64_t hash[256];
-	size_t blocks;
-
-	for (uint32_t i = 0; i < n; i++)
-		ids[i] = first + i;
-	blocks = blockhash_chain(blockhash_root(SEED, "demo", 4, "", 0, "", 0, BLOCK), ids, n,
-				 BLOCK, hash, 256);
-	if (slot == 0)
-		slot = index_slot_take(w->writer, row, 1, role, INDEX_GPU, BLOCK);
-	cr_assert_neq(slot, 0);
-	for (size_t i = 0; i < blocks; i++)
-		cr_assert(index_put(w->writer, slot, hash[i], NULL, 0));
-	return slot;
-}
-
-static void
-apply(struct world *w, uint32_t number)
-{
-	column_apply(&w->column, POLICY_INC, number);
-}
-
 Test(evaluate, a_prompt_goes_to_the_worker_that_holds_its_prefix)
 {
 	struct world w;
@@ -374,6 +331,60 @@ Test(evaluate, what_a_worker_s_events_say_of_its_block_size_wins_over_the_config
 	end(&w);
 }
 
+Test(evaluate, what_lies_on_another_tier_counts_in_whole_chunks_and_less_than_on_the_gpu)
+{
+	struct world w;
+	uint16_t offload;
+
+	begin(&w, "PredictedTTFT");
+	offload = index_slot_take(w.writer, 3, 1, INDEX_EXACT, INDEX_OFFLOAD, BLOCK);
+	cache(&w, 3, offload, 1000, 45 * BLOCK, INDEX_EXACT);
+	cache(&w, 3, 0, 1000, 10 * BLOCK, INDEX_EXACT);
+	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 1000));
+
+	cr_assert_eq(a.candidates[0].row, 3);
+	cr_assert_eq(a.candidates[0].cached, 45 * BLOCK);
+	cr_assert_eq(a.candidates[0].uncached, 1000 - 45 * BLOCK + 35 * BLOCK / 8);
+	apply(&w, 1);
+	atomic_store(&w.rows.row[3].offload_chunk, 8);
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].cached, 40 * BLOCK);
+	apply(&w, 2);
+	atomic_store(&w.rows.row[3].offload_chunk, 64);
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].cached, 10 * BLOCK, "not one whole chunk; the GPU's count");
+	cr_assert_eq(a.candidates[0].uncached, 1000 - 10 * BLOCK);
+	end(&w);
+	begin(&w, "PredictedTTFT");
+	offload = index_slot_take(w.writer, 3, 1, INDEX_EXACT, INDEX_OFFLOAD, BLOCK);
+	cache(&w, 3, offload, 1000, 40 * BLOCK, INDEX_EXACT);
+	cache(&w, 4, 0, 1000, 40 * BLOCK, INDEX_EXACT);
+	a = answer_to(&w, ids_body("demo", 1000, 1000));
+	cr_assert_eq(a.candidates[0].row, 4, "as much on a GPU is worth more");
+	cr_assert_eq(a.candidates[1].row, 3);
+	end(&w);
+}
+
+Test(evaluate, decisions_say_whether_a_prefix_was_looked_for_and_found)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	answer_to(&w, ids_body("demo", 1000, 400));
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_lookups), 1);
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_matched), 1);
+	apply(&w, 1);
+	answer_to(&w, ids_body("demo", 50000, 400));
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_lookups), 2);
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_matched), 1);
+	apply(&w, 2);
+	answer_to(&w, ids_body("demo", 1000, 9));
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_lookups), 2);
+	cr_assert_eq(count_get(&w.process, COUNTER_prefix_unknown), 1);
+	end(&w);
+}
+
 Test(evaluate, a_calibrating_row_borrows_what_its_neighbours_have_learned)
 {
 	struct row_predictor none = {
@@ -472,60 +483,6 @@ Test(evaluate, a_record_predicts_again_what_it_predicted)
 	end(&w);
 }
 
-Test(evaluate, strangers_need_two_scrapes_to_count)
-{
-	struct world w;
-
-	begin(&w, "PredictedTTFT");
-	for (int scrape = 0; scrape < 2; scrape++) {
-		mono_ns now = clock_mono();
-		struct row_reading reading = {
-			.sampled_lo = (uint32_t)now,
-			.sampled_hi = (uint32_t)(now >> 32),
-			.known = KNOWN_WAITING | KNOWN_RUNNING,
-			.health = HEALTH_UP,
-			.waiting = 4,
-			.running = 2,
-		};
-
-		row_reading_write(&w.rows.row[2], &reading);
-		view_tick(&w.view, now);
-		struct msg_answer a =
-			answer_to(&w, ids_body("demo", 100000 * (uint32_t)(scrape + 1), 100));
-		uint32_t slowest = a.candidates[2].ttft;
-
-		apply(&w, a.number);
-		if (scrape == 0)
-			cr_assert_lt(slowest, 400000);
-		else
-			cr_assert(a.candidates[2].row == 2 && slowest > 400000,
-				  "4 x 100 ms wait, got %u", slowest);
-	}
-	end(&w);
-}
-
-Test(evaluate, a_row_that_failed_somebody_comes_last_until_a_scrape_says_it_lives)
-{
-	struct cell_values v = {.failures = 1};
-	struct world w;
-
-	begin(&w, "PredictedTTFT");
-	view_tick(&w.view, clock_mono());
-	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
-	cell_write(&w.column.cell[3], 1, &v);
-	view_tick(&w.view, clock_mono());
-	struct msg_answer a = answer_to(&w, ids_body("demo", 1000, 320));
-
-	cr_assert_eq(a.n_candidates, 3);
-	cr_assert_eq(a.candidates[2].row, 3);
-	apply(&w, a.number);
-	set_health(&w, 3, HEALTH_UP);                   /* a scrape, since */
-	view_tick(&w.view, clock_mono());
-	a = answer_to(&w, ids_body("demo", 1000, 1000));
-	cr_assert_eq(a.candidates[0].row, 3);
-	end(&w);
-}
-
 Test(evaluate, the_self_test_leaves_no_trace)
 {
 	struct world w;
@@ -556,5 +513,132 @@ Test(evaluate, several_prompts_are_one_decision_that_charges_them_all)
 	cr_assert_eq(a.candidates[0].row, 3);
 	cr_assert_eq(a.candidates[0].cached, 320);
 	cr_assert_eq(a.candidates[0].uncached, 83);
+	end(&w);
+}
+
+/* As ingress would for a request that is its head alone. */
+static struct msg_ask
+put_path(struct world *w, enum openai_route route, const char *method, const char *path)
+{
+	struct msg_ask ask = put_question(w, route, "-");
+	struct slot *slot = &w->slots.slot[ask.slot];
+	char head[300];
+	size_t cap, len = (size_t)snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\n\r\n",
+					   method, path);
+
+	slot->head_off = arena_alloc(&w->arena, len, &cap);
+	memcpy(arena_at(&w->arena, slot->head_off, len), head, len);
+	slot->head_len = (uint32_t)len;
+	slot->body_len = 0;
+	return ask;
+}
+
+static void
+expect_pinned(struct world *w, const struct msg_ask *ask, uint16_t row)
+{
+	struct msg_answer a;
+	struct token_key key;
+
+	cr_assert_eq(evaluate_question(w->evaluate, w->from, ask, clock_mono(), false, &a, &key),
+		     EVALUATE_ANSWER);
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE, "%.*s", (int)a.text.len, a.text.p);
+	cr_assert_eq(a.n_candidates, 1, "nobody else is to be tried");
+	cr_assert_eq(a.candidates[0].row, row);
+	cr_assert(slice_eq_str(a.rule, "pinned"));
+}
+
+static void
+expect_refused(struct world *w, const struct msg_ask *ask, unsigned status, const char *code)
+{
+	struct msg_answer a;
+	struct token_key key;
+
+	cr_assert_eq(evaluate_question(w->evaluate, w->from, ask, clock_mono(), false, &a, &key),
+		     EVALUATE_ANSWER);
+	cr_assert_eq(a.verdict, VERDICT_REJECT);
+	cr_assert_eq(a.status, status, "%.*s", (int)a.text.len, a.text.p);
+	cr_assert(slice_eq_str(a.code, code), "%.*s", (int)a.code.len, a.code.p);
+	if (strcmp(code, "response_not_found") == 0)
+		cr_assert(memmem(a.text.p, a.text.len, "resp_", 5), "the id is named");
+}
+
+Test(evaluate, a_response_is_asked_for_at_the_worker_that_keeps_it_and_nowhere_else)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	set_coefs(&w, 4, 10, 1);        /* the slowest */
+	cr_assert_eq(pins_put(&w.pins, "resp_1", 6, 4, 1, 1), PINS_PUT);
+	for (unsigned i = 0; i < 5; i++) {
+		struct msg_ask get = put_path(&w, OPENAI_RESPONSE, "GET", "/v1/responses/resp_1");
+		struct msg_ask cancel = put_path(&w, OPENAI_RESPONSE_CANCEL, "POST",
+						 "/v1/responses/resp_1/cancel?x=1");
+		struct msg_ask next = put_question(&w, OPENAI_RESPONSES,
+			"{\"model\":\"demo\",\"input\":\"x\",\"previous_response_id\":\"resp_1\"}");
+
+		expect_pinned(&w, &get, 4);
+		expect_pinned(&w, &cancel, 4);
+		expect_pinned(&w, &next, 4);
+		w.slots.slot[next.slot].attempt = 1;    /* failed there: still nobody else */
+		w.slots.slot[next.slot].row = 4;
+		expect_pinned(&w, &next, 4);
+	}
+	end(&w);
+}
+
+Test(evaluate, a_response_that_nobody_keeps_is_a_404_that_names_it)
+{
+	static const char *const bodies[] = {
+		"{\"model\":\"demo\",\"previous_response_id\":\"resp_1\"}",
+		"{\"model\":\"demo\",\"previous_response_id\":\"resp_\\u0031\"}",
+		"{\"model\":\"demo\",\"previous_response_id\":\"resp_../sleep\"}",
+	};
+	struct world w;
+	struct msg_ask ask;
+
+	begin(&w, "PredictedTTFT");
+	for (unsigned i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+		ask = put_question(&w, OPENAI_RESPONSES, bodies[i]);
+		expect_refused(&w, &ask, 404, "response_not_found");
+	}
+	ask = put_path(&w, OPENAI_RESPONSE, "DELETE", "/v1/responses/resp_1");
+	expect_refused(&w, &ask, 404, "response_not_found");
+	/* null is absent, and on other routes the word means nothing to us */
+	ask = put_question(&w, OPENAI_RESPONSES,
+			   "{\"model\":\"demo\",\"previous_response_id\":null}");
+	struct msg_answer a;
+	struct token_key key;
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &a, &key),
+		     EVALUATE_ANSWER);
+	cr_assert(a.verdict == VERDICT_CHOOSE && a.n_candidates == 3 && a.rule.len == 0);
+	ask = put_question(&w, OPENAI_CHAT, bodies[0]);
+	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &a, &key),
+		     EVALUATE_ANSWER);
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	end(&w);
+}
+
+Test(evaluate, a_pin_ends_with_its_worker_and_says_so_while_that_is_away)
+{
+	struct world w;
+	struct msg_ask ask;
+
+	begin(&w, "PredictedTTFT");
+	cr_assert_eq(pins_put(&w.pins, "resp_1", 6, 3, 1, 1), PINS_PUT);
+	set_health(&w, 3, HEALTH_DOWN);
+	ask = put_path(&w, OPENAI_RESPONSE, "GET", "/v1/responses/resp_1");
+	expect_refused(&w, &ask, 503, "pinned_worker_down");
+	set_health(&w, 3, HEALTH_UP);
+	atomic_store(&w.rows.row[3].intent, INTENT_DRAIN);
+	expect_refused(&w, &ask, 503, "pinned_worker_draining");
+	atomic_store(&w.rows.row[3].intent, INTENT_NONE);
+	expect_refused(&w, &ask, 404, "response_not_found");
+	/* The same name again is another engine. */
+	atomic_fetch_add(&w.rows.row[3].row_gen, 1);
+	atomic_store(&w.rows.row[3].intent, INTENT_SERVE);
+	expect_refused(&w, &ask, 404, "response_not_found");
+	/* What a pin says is believed no further than the table goes. */
+	cr_assert_eq(pins_put(&w.pins, "resp_1", 6, 60000, 1, 2), PINS_PUT);
+	expect_refused(&w, &ask, 404, "response_not_found");
 	end(&w);
 }

@@ -69,7 +69,12 @@ Test(explain, a_choice_names_every_candidate_its_numbers_and_who_was_removed_by_
 	cr_assert_str_eq(word(c, "removed_by"), "down");
 	json_decref(d);
 
-	atomic_store(&w.rows.row[2].row_gen, 9);        /* another worker has that row now */
+	atomic_store(&w.rows.row[2].name_gen, 1);       /* taken away and back, eight times */
+	atomic_store(&w.rows.row[2].row_gen, 9);
+	cr_assert_eq(explain_decision(buf, len, &w.rows, &d), 0);
+	cr_assert_str_eq(word(d, "chosen_worker"), "w0");
+	json_decref(d);
+	atomic_store(&w.rows.row[2].name_gen, 9);       /* another worker has that row now */
 	cr_assert_eq(explain_decision(buf, len, &w.rows, &d), 0);
 	cr_assert(json_is_null(json_object_get(d, "chosen_worker")));
 	json_decref(d);

@@ -8,7 +8,7 @@
 #include "actors/supervisor/supervisor.h"
 
 static struct supervisor S;     /* each test runs in its own process */
-static struct manifest *made[4];
+static struct manifest *made[8];
 static unsigned n_made;
 
 static void
@@ -142,6 +142,7 @@ Test(fleet, rollback_takes_a_draining_row_back_with_its_generation, .fini = drop
 Test(fleet, returning_member_gets_its_row_with_the_next_generation, .fini = drop)
 {
 	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);
+	char name[ROW_NAME_MAX];
 	uint16_t b;
 
 	open_rows(8);
@@ -154,6 +155,12 @@ Test(fleet, returning_member_gets_its_row_with_the_next_generation, .fini = drop
 	cr_assert_eq(row_of(two, "b"), b);
 	cr_assert_eq(intent_of(b), INTENT_SERVE);
 	cr_assert_eq(atomic_load(&S.rows.row[b].row_gen), 2);
+	for (uint32_t g = 1; g <= 2; g++) {
+		cr_assert(rows_member_read(&S.rows, b, g, name), "what was decided then, too");
+		cr_assert_str_eq(name, "b");
+	}
+	cr_assert_not(rows_member_read(&S.rows, b, 0, name));
+	cr_assert_not(rows_member_read(&S.rows, b, 3, name));
 }
 
 Test(fleet, another_model_behind_an_address_is_another_row_generation, .fini = drop)
@@ -175,6 +182,7 @@ Test(fleet, another_model_behind_an_address_is_another_row_generation, .fini = d
 Test(fleet, full_table_refuses_and_reuses_a_rested_row_only, .fini = drop)
 {
 	struct manifest *one = manifest_of("m", A), *two = manifest_of("m", B);
+	char name[ROW_NAME_MAX];
 	uint16_t a;
 
 	open_rows(1);
@@ -191,4 +199,149 @@ Test(fleet, full_table_refuses_and_reuses_a_rested_row_only, .fini = drop)
 	cr_assert_eq(row_of(two, "b"), a);
 	cr_assert_eq(atomic_load(&S.rows.row[a].row_gen), 2);
 	cr_assert_eq(row_of(one, "a"), ROW_NONE);
+	cr_assert_not(rows_member_read(&S.rows, a, 1, name), "that was another");
+	cr_assert(rows_member_read(&S.rows, a, 2, name));
+	cr_assert_str_eq(name, "b");
+}
+
+/* Of the generation in force, with these members found. */
+static struct manifest *
+found_of(const char *members, uint32_t revision)
+{
+	static struct manifest *base;
+	struct manifest_found found = {.set = "s", .source = "x", .text = members,
+				       .len = strlen(members)};
+	struct manifest *m = NULL;
+	struct yaml_errors errs = {0};
+	static const char text[] =
+		"apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
+		"spec: {listen: [\"127.0.0.1:8080\"], models: [{name: m, policy: p}],\n"
+		"  timeouts: {drain: 1s}}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
+		"spec: {engine: vllm, model: m, discovery: {file: {path: /x}}}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: o}\n"
+		"spec: {workerSets: [s]}\n---\n"
+		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
+		"spec: {candidates: [{pool: o}]}\n";
+
+	if (!base) {
+		cr_assert_eq(manifest_load_text("t", text, strlen(text), &base, &errs), 0);
+		made[n_made++] = base;
+	}
+	cr_assert_eq(manifest_amend(base, &found, 1, revision, &m), 0);
+	yaml_errors_free(&found.refused);
+	made[n_made++] = m;
+	S.config[0] = (struct config){.generation = 1, .manifest = m};
+	S.reload.serving = S.reload.generation = 1;
+	return m;
+}
+
+Test(fleet, found_member_that_is_gone_drains_and_one_that_is_back_serves, .fini = drop)
+{
+	struct manifest *two, *one;
+	uint16_t b;
+
+	open_rows(8);
+	two = found_of("members: [" A ", " B "]", 1);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	b = row_of(two, "b");
+	cr_assert_str_eq(S.rows.text[b].source, "file");
+	one = found_of("members: [" A "]", 2);
+	fleet_amend(&S, one);
+	cr_assert_eq(intent_of(b), INTENT_DRAIN);
+	cr_assert_eq(intent_of(row_of(one, "a")), INTENT_SERVE);
+	two = found_of("members: [" A ", " B "]", 3);
+	fleet_add(&S, two);
+	fleet_amend(&S, two);
+	cr_assert_eq(intent_of(b), INTENT_SERVE);
+	cr_assert_eq(atomic_load(&S.rows.row[b].row_gen), 1, "it was never removed");
+	one = found_of("members: [" A "]", 4);
+	fleet_amend(&S, one);
+	cr_assert(!fleet_tick(&S, clock_mono()));
+	cr_assert_eq(intent_of(b), INTENT_REMOVE);
+	two = found_of("members: [" A ", " B "]", 5);
+	fleet_add(&S, two);
+	cr_assert_eq(row_of(two, "b"), b);
+	cr_assert_eq(atomic_load(&S.rows.row[b].row_gen), 2, "begun anew");
+}
+
+Test(fleet, members_that_a_coming_generation_names_do_not_drain_meanwhile, .fini = drop)
+{
+	struct manifest *one, *two = manifest_of("m", B);
+
+	open_rows(8);
+	one = found_of("members: [" A "]", 1);
+	fleet_add(&S, one);
+	fleet_add(&S, two);
+	S.config[1] = (struct config){.generation = 2, .manifest = two};
+	S.reload.next = 2;
+	fleet_amend(&S, one);
+	cr_assert_eq(intent_of(row_of(two, "b")), INTENT_SERVE);
+	S.reload.next = 0;              /* it was refused */
+	fleet_amend(&S, one);
+	cr_assert_eq(intent_of(row_of(two, "b")), INTENT_DRAIN);
+}
+
+Test(fleet, a_drain_has_its_limit, .fini = drop)
+{
+	struct cell_values busy = {.decoding = 1};
+	struct child *c = calloc(1, sizeof *c);
+	struct manifest *two, *one;
+	mono_ns now;
+	uint16_t b;
+
+	open_rows(8);
+	two = found_of("members: [" A ", " B "]", 1);
+	fleet_add(&S, two);
+	b = row_of(two, "b");
+	c->role = ROLE_INGRESS;
+	c->sock = -1;
+	cr_assert_eq(column_create(&c->column, 0, 7, 8), 0);
+	cell_write(&c->column.cell[b], 1, &busy);
+	one = found_of("members: [" A "]", 2);
+	fleet_amend(&S, one);
+	now = clock_mono();
+	S.child[0] = c;
+	cr_assert(fleet_tick(&S, now));
+	cr_assert_eq(intent_of(b), INTENT_DRAIN);
+	S.draining_ns[b] = now - 1100000000ull;
+	/* Who is told does not listen here: what is sent there fails and is kept by nobody. */
+	cr_assert(!fleet_tick(&S, now));
+	cr_assert_eq(intent_of(b), INTENT_REMOVE);
+	S.child[0] = NULL;
+	outbox_clear(&c->out);
+	column_detach(&c->column);
+	free(c);
+}
+
+Test(fleet, found_members_without_room_do_without_and_harm_nobody, .fini = drop)
+{
+	struct manifest *three;
+
+	open_rows(2);
+	three = found_of("members: [" A ", " B ", {name: c, url: \"http://127.0.0.1:3\"}]", 1);
+	cr_assert_eq(fleet_add(&S, three), 0);
+	cr_assert_eq(S.rowless, 1);
+	cr_assert_eq(intent_of(row_of(three, "a")), INTENT_SERVE);
+	cr_assert_eq(intent_of(row_of(three, "b")), INTENT_SERVE);
+	cr_assert_eq(row_of(three, "c"), ROW_NONE);
+}
+
+/* Metrics and kvevents may write that page, too: what a wild store of theirs leaves must not lead
+ * us outside of it. */
+Test(fleet, a_damaged_count_and_texts_without_end_do_not_lead_outside, .fini = drop)
+{
+	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);
+	uint16_t b;
+
+	open_rows(8);
+	log_open("test", 0, 0, 0, LEVEL_INFO);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	b = row_of(two, "b");
+	atomic_store(&S.rows.head->count, UINT32_MAX);
+	memset(S.rows.text, 'x', sizeof S.rows.text[0] * 8);
+	cr_assert_eq(fleet_add(&S, two), 0);
+	fleet_commit(&S, one);
+	fleet_tick(&S, 0);
+	cr_assert_eq(intent_of(b), INTENT_REMOVE);
 }

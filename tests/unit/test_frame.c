@@ -75,11 +75,28 @@ Test(frame, counts_without_bytes_behind_them_are_refused)
 	cr_assert_not(SANE(0xc6, 0xff, 0xff, 0xff, 0xff, 0x00));
 }
 
-Test(frame, extension_types_are_refused)
+Test(frame, extension_types_are_refused_where_they_are_not_asked_for)
 {
-	cr_assert_not(SANE(0xd4, 0x01, 0x00));
-	cr_assert_not(SANE(0xc7, 0x01, 0x05, 0x00));
+	static const uint8_t ext[][8] = {
+		{0xd4, 1, 0}, {0xd5, 1, 0, 0}, {0xd6, 1, 0, 0, 0, 0}, {0xc7, 1, 5, 0},
+		{0xc8, 0, 1, 5, 0}, {0xc9, 0, 0, 0, 1, 5, 0}, {0xc7, 0, 5},
+	};
+	static const size_t len[] = {3, 4, 6, 4, 5, 7, 3};
+
+	for (size_t i = 0; i < sizeof(len) / sizeof(len[0]); i++) {
+		struct frame_cursor cur = {ext[i], ext[i] + len[i]}, skip = cur;
+		struct frame_value v;
+
+		cr_assert_not(frame_sane(ext[i], len[i]), "%zu", i);
+		cr_assert(frame_sane_with_ext(ext[i], len[i]), "%zu", i);
+		cr_assert_not(frame_sane_with_ext(ext[i], len[i] - 1), "%zu", i);
+		cr_assert(frame_next(&cur, &v) && v.type == FRAME_EXT && cur.p == cur.end);
+		cr_assert(v.bytes + v.len == cur.end && v.len >= 1);
+		cr_assert(frame_skip(&skip) && skip.p == skip.end);
+	}
 	cr_assert_not(SANE(0xc1));
+	cr_assert_not(frame_sane_with_ext("\xc1", 1));
+	cr_assert_not(frame_sane_with_ext("\xc9\xff\xff\xff\xff\x01", 6));
 }
 
 Test(frame, thirty_two_levels_are_sane_and_thirty_three_are_not)

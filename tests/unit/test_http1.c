@@ -335,6 +335,28 @@ Test(http1, limits_are_414_and_431_without_waiting_for_the_end)
 	free(buf);
 }
 
+/* Each is looked for among them: 64 KiB of both would be 41 ms of everybody's time. */
+Test(http1, connection_lists_no_more_than_64_options)
+{
+	static char line[HTTP1_HEAD_MAX_BYTES];
+
+	for (unsigned n = HTTP1_OPTIONS_MAX; n <= HTTP1_OPTIONS_MAX + 1; n++) {
+		struct http1_response res;
+		struct http1_request req;
+		const char *why;
+		int len = sprintf(line, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close");
+
+		for (unsigned i = 2; i < n; i++)
+			len += sprintf(line + len, ", o%u", i);
+		len += sprintf(line + len, "\r\nConnection: x,, ,\r\n\r\n");
+		cr_assert(http1_parse_request(line, (size_t)len, NULL, &req, &why) ==
+			  (n > HTTP1_OPTIONS_MAX ? -431 : len));
+		memcpy(line, "HTTP/1.1 200 O\r\n", 16);
+		cr_assert(http1_parse_response(line, (size_t)len, false, NULL, &res, &why) ==
+			  (n > HTTP1_OPTIONS_MAX ? -502 : len));
+	}
+}
+
 Test(http1, big_tokens_pass_and_bigger_heads_do_not)
 {
 	struct http1_request req;
@@ -494,6 +516,13 @@ Test(http1, keep_alive_timeout_is_read)
 	cr_assert(response("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=x\r\n"
 			   "Content-Length: 0\r\n\r\n", false, &res) > 0);
 	cr_assert(res.keep_alive_s == 0);
+	cr_assert(response("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=0\r\n"
+			   "Content-Length: 0\r\n\r\n", false, &res) > 0);
+	cr_assert(res.keep_alive_s == 1, "said, and as short as can be said");
+	cr_assert(response("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=3\r\n"
+			   "Keep-Alive: timeout=60\r\nContent-Length: 0\r\n\r\n",
+			   false, &res) > 0);
+	cr_assert(res.keep_alive_s == 3, "the least that was said");
 }
 
 Test(http1, an_encoded_answer_is_known_as_such)

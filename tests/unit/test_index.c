@@ -1,110 +1,6 @@
-/* tests/unit/test_index.c -- shm/index.h: its rules as sentences, then whole workloads against a
- * plain table of bits.  Crash points and concurrency are in tests/race. */
-#include <criterion/criterion.h>
-
-#include "shm/index.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-struct pair {                           /* one index, its writer and one reader */
-	struct segment seg;
-	struct index_writer *w;
-	struct index *reader;
-};
-
-static int
-fd_of(const struct segment *seg)
-{
-	return fcntl(seg->fd, F_DUPFD_CLOEXEC, 0);
-}
-
-static void
-pair_open(struct pair *p, uint64_t blocks, uint32_t max_slots)
-{
-	cr_assert_eq(index_create(&p->seg, blocks, max_slots, 42), 0);
-	cr_assert_eq(index_writer_open(&p->w, fd_of(&p->seg)), 0);
-	cr_assert_eq(index_attach(&p->reader, segment_readonly_fd(&p->seg)), 0);
-}
-
-static void
-pair_close(struct pair *p)
-{
-	index_detach(&p->reader);
-	index_writer_close(&p->w);
-	segment_detach(&p->seg);
-}
-
-static void
-writer_restart(struct pair *p)
-{
-	index_writer_close(&p->w);
-	cr_assert_eq(index_writer_open(&p->w, fd_of(&p->seg)), 0);
-}
-
-static void
-audit_is_clean(const struct pair *p, bool exact_counters)
-{
-	struct index_audit a;
-
-	cr_assert_eq(index_audit(p->reader, &a), 0);
-	cr_assert_eq(a.duplicates, 0u);
-	cr_assert_eq(a.unreachable, 0u);
-	cr_assert_eq(a.saturated, 0u);
-	cr_assert_eq(a.garbage, 0u);
-	if (exact_counters)
-		cr_assert_eq(a.overcounted, 0u);
-	cr_assert_eq(a.entries, index_head(p->reader)->entries);
-	cr_assert_eq(a.holders, index_head(p->reader)->holders);
-}
-
-static uint16_t
-take(struct pair *p, uint16_t row, enum index_role role, enum index_tier tier)
-{
-	uint16_t id = index_slot_take(p->w, row, 1, role, tier, 16);
-
-	cr_assert_neq(id, 0);
-	return id;
-}
-
-static bool
-put(struct pair *p, uint16_t id, uint64_t hash)
-{
-	return index_put(p->w, id, hash, NULL, 0);
-}
-
-/* Depths of one row; zeros when it is not among the answers. */
-static struct index_depth
-depth_of(struct pair *p, uint16_t row, const uint64_t *hash, unsigned n)
-{
-	struct index_depth depth[256];
-	unsigned rows = index_match(p->reader, hash, n, depth, 256);
-
-	for (unsigned i = 0; i < rows; i++)
-		if (depth[i].row == row)
-			return depth[i];
-	return (struct index_depth){.row = row};
-}
-
-static uint64_t
-random_next(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-static void
-hashes(uint64_t seed, uint64_t *ret, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		ret[i] = random_next(&seed);
-}
+/* tests/unit/test_index.c -- shm/index.h: matching, the forms of a set, full tables, attaching; its
+ * rules as sentences.  Crash points and concurrency are in tests/race. */
+#include "tests/unit/index_pair.h"
 
 /* ---- matching ---- */
 
@@ -123,9 +19,7 @@ Test(index, an_empty_index_knows_nobody)
 
 Test(index, match_stops_at_the_first_missing_block)
 {
-	static const uint32_t forms[] = {40, 200, 5000};
-
-	for (unsigned f = 0; f < 3; f++) {
+	for (unsigned f = 0; f < FORMS; f++) {
 		struct pair p;
 		uint64_t h[10];
 
@@ -147,9 +41,7 @@ Test(index, match_stops_at_the_first_missing_block)
 
 Test(index, depth_of_a_row_joins_its_slots_and_exact_counts_only_exact_ones)
 {
-	static const uint32_t forms[] = {40, 200, 5000};
-
-	for (unsigned f = 0; f < 3; f++) {
+	for (unsigned f = 0; f < FORMS; f++) {
 		struct pair p;
 		uint64_t h[10];
 
@@ -226,9 +118,7 @@ Test(index, a_put_is_idempotent_and_a_take_of_an_absent_id_does_nothing)
 
 Test(index, storing_exactly_takes_the_speculative_ids_out)
 {
-	static const uint32_t forms[] = {40, 200, 5000};
-
-	for (unsigned f = 0; f < 3; f++) {
+	for (unsigned f = 0; f < FORMS; f++) {
 		struct pair p;
 		uint64_t h = 9;
 
@@ -250,92 +140,251 @@ Test(index, storing_exactly_takes_the_speculative_ids_out)
 	}
 }
 
-Test(index, a_set_grows_into_the_pool_and_comes_back_at_half)
+Test(index, put_unless_leaves_alone_what_that_slot_holds)
 {
-	static const struct { uint32_t max_slots; unsigned list; } forms[] = {{200, 5}, {5000, 3}};
-
-	for (unsigned f = 0; f < 2; f++) {
+	for (unsigned f = 0; f < FORMS; f++) {
 		struct pair p;
-		uint16_t id[40], got[64];
-		const struct index_header *head;
 
-		pair_open(&p, 100, forms[f].max_slots);
-		head = index_head(p.reader);
-		for (uint16_t i = 0; i < 40; i++) {
-			id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
-			cr_assert(put(&p, id[i], 5));
-			cr_assert_eq(head->pool_used, i < forms[f].list ? 0u : 1u);
-			cr_assert_eq(index_holders(p.reader, 5, got, 64), i + 1u);
-		}
-		audit_is_clean(&p, true);
-		for (unsigned left = 40; left > forms[f].list / 2 + 1; left--)
-			index_take(p.w, 5, &id[left - 1], 1);
-		cr_assert_eq(index_slot_held(p.w, id[0]), 1u);
-		/* In quarantine the chunk still counts; a restart tells what is really used. */
-		writer_restart(&p);
-		cr_assert_eq(head->pool_used, 1u, "above half it stays");
-		index_take(p.w, 5, &id[forms[f].list / 2], 1);
-		writer_restart(&p);
-		cr_assert_eq(head->pool_used, 0u);
-		cr_assert_eq(index_holders(p.reader, 5, got, 64), forms[f].list / 2);
+		pair_open(&p, 100, forms[f]);
+		uint16_t older = take(&p, 1, INDEX_SPECULATIVE, INDEX_GPU);
+		uint16_t newer = take(&p, 1, INDEX_SPECULATIVE, INDEX_GPU);
+		uint16_t exact = take(&p, 1, INDEX_EXACT, INDEX_GPU);
+		put(&p, exact, 1);
+		put(&p, older, 1);
+		put(&p, older, 2);
+		for (uint64_t h = 1; h <= 3; h++)
+			cr_assert(index_put_unless(p.w, exact, newer, h, &older, 1));
+		cr_assert(!index_has(p.w, newer, 1) && index_has(p.w, older, 1));
+		cr_assert(index_has(p.w, newer, 2) && !index_has(p.w, older, 2));
+		cr_assert(index_has(p.w, newer, 3), "nobody's until now");
+		cr_assert(index_put_unless(p.w, 0, newer, 1, &older, 1));
+		cr_assert(index_has(p.w, newer, 1) && !index_has(p.w, older, 1));
 		audit_is_clean(&p, true);
 		pair_close(&p);
 	}
 }
 
-Test(index, taking_every_holder_of_a_pooled_set_empties_the_lane)
+/* Ids in a list and in a chunk of class 0 (0: no such class) by size of the index. */
+static const struct { uint32_t max_slots; unsigned list, small; } grown[] = {
+	{200, 5, 0}, {511, 5, 0}, {512, 5, 40}, {4094, 5, 40}, {4095, 3, 64}, {9000, 3, 64}};
+#define GROWN (sizeof grown / sizeof grown[0])
+
+static void
+pools_hold(const struct pair *p, unsigned small, unsigned bitmap, unsigned holders)
+{
+	cr_assert_eq(index_head(p->reader)->pool_used[0], small, "%u holders", holders);
+	cr_assert_eq(index_head(p->reader)->pool_used[1], bitmap, "%u holders", holders);
+}
+
+Test(index, a_set_grows_from_list_to_class_0_to_class_1_and_comes_back_at_half)
+{
+	for (unsigned f = 0; f < GROWN; f++) {
+		struct pair p;
+		unsigned list = grown[f].list, small = grown[f].small, top = small + 30;
+		uint16_t id[100], got[100];
+
+		pair_open(&p, 100, grown[f].max_slots);
+		for (unsigned n = 1; n <= top; n++) {
+			uint64_t quarantine = n > small && small != 0;
+
+			id[n - 1] = take(&p, (uint16_t)n, INDEX_EXACT, INDEX_GPU);
+			cr_assert(put(&p, id[n - 1], 5));
+			pools_hold(&p, (n > list && n <= small) || quarantine ? 1 : 0,
+				   n > list && n > small ? 1 : 0, n);
+			cr_assert_eq(index_holders(p.reader, 5, got, 100), n);
+			audit_is_clean(&p, true);
+		}
+		for (unsigned left = top; left-- > 1;) {
+			/* In quarantine a chunk counts; a restart tells what is really used. */
+			index_take(p.w, 5, &id[left], 1);
+			writer_restart(&p);
+			pools_hold(&p, left > list / 2 && left <= small / 2 ? 1 : 0,
+				   left > list / 2 && left > small / 2 ? 1 : 0, left);
+			cr_assert_eq(index_holders(p.reader, 5, got, 100), left);
+			for (unsigned i = 0; i < top; i++)
+				cr_assert_eq(index_has(p.w, id[i], 5), i < left);
+			audit_is_clean(&p, true);
+		}
+		pair_close(&p);
+	}
+}
+
+Test(index, a_set_that_goes_up_and_down_its_forms_for_ever_loses_no_chunk)
+{
+	for (unsigned f = 0; f < GROWN; f++) {
+		struct pair p;
+		unsigned top = grown[f].small + 10;
+		uint16_t id[74];
+
+		pair_open(&p, 100, grown[f].max_slots);
+		for (unsigned i = 0; i < top; i++)
+			id[i] = take(&p, (uint16_t)i, INDEX_EXACT, INDEX_GPU);
+		for (unsigned round = 0; round < 300; round++) {        /* 128 chunks a class */
+			for (unsigned i = 0; i < top; i++)
+				cr_assert(put(&p, id[i], 5), "round %u id %u", round, i);
+			for (unsigned i = top; i > round % 2; i--)      /* un-keyed, or a list */
+				index_take(p.w, 5, &id[i - 1], 1);
+		}
+		for (unsigned c = 0; c < INDEX_CLASSES; c++)
+			cr_assert_leq(index_head(p.reader)->pool_used[c], 65u);
+		audit_is_clean(&p, true);
+		pair_close(&p);
+	}
+}
+
+Test(index, an_id_of_class_0_takes_the_place_of_one_that_goes_in_the_same_word)
 {
 	struct pair p;
-	uint16_t id[20];
+	uint16_t id[12], got[16];
 
-	pair_open(&p, 100, 200);
-	for (uint16_t i = 0; i < 20; i++)
-		put(&p, id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU), 5);
-	index_take(p.w, 5, id, 20);
-	cr_assert_eq(index_writer_head(p.w)->entries, 0u);
-	cr_assert_eq(index_writer_head(p.w)->holders, 0u);
+	pair_open(&p, 100, 1000);
+	for (uint16_t i = 0; i < 12; i++)
+		id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
+	for (uint16_t i = 0; i < 10; i++)
+		put(&p, id[i], 5);
+
+	const uint64_t *chunk = (const void *)((const char *)p.seg.head +
+					       index_head(p.reader)->pool[0].off_chunks);
+	uint64_t was[8];
+
+	memcpy(was, chunk, sizeof was);
+	cr_assert(index_put(p.w, id[10], 5, &id[7], 1));
+	cr_assert_eq(chunk[0], was[0]);
+	cr_assert_neq(chunk[1], was[1], "id 7 stood there, not in order");
+	cr_assert_eq(chunk[2], 0u, "no other place was used");
+	/* Two of different words: the new id in the one, the other cleared after. */
+	cr_assert(index_put(p.w, id[11], 5, (uint16_t[]){id[0], id[9]}, 2));
+	cr_assert_eq(index_holders(p.reader, 5, got, 16), 9u);
+	for (unsigned i = 0; i < 12; i++)
+		cr_assert_eq(index_has(p.w, id[i], 5), i != 0 && i != 7 && i != 9);
+	cr_assert(index_put(p.w, id[11], 5, &id[1], 1), "known already: id 1 goes all the same");
+	cr_assert(!index_has(p.w, id[1], 5));
 	audit_is_clean(&p, true);
 	pair_close(&p);
 }
 
+Test(index, taking_every_holder_of_a_pooled_set_empties_the_lane)
+{
+	for (unsigned f = 0; f < GROWN; f++)
+		for (uint16_t n = 20; n <= 100; n = (uint16_t)(n + 40)) {
+			struct pair p;
+			uint16_t id[100];
+
+			pair_open(&p, 100, grown[f].max_slots);
+			for (uint16_t i = 0; i < n; i++)
+				put(&p, id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU), 5);
+			index_take(p.w, 5, id, n);
+			cr_assert_eq(index_writer_head(p.w)->entries, 0u);
+			cr_assert_eq(index_writer_head(p.w)->holders, 0u);
+			audit_is_clean(&p, true);
+			writer_restart(&p);
+			pools_hold(&p, 0, 0, 0);
+			pair_close(&p);
+		}
+}
+
 Test(index, a_full_pool_keeps_what_is_there_and_says_so)
 {
-	struct pair p;
-	uint16_t id[6];
-	uint64_t h[200];
-	unsigned refused = 0;
+	for (unsigned f = 0; f < GROWN; f++) {
+		struct pair p;
+		unsigned list = grown[f].list, class = grown[f].small ? 0 : 1, refused = 0;
+		uint16_t id[6];
+		uint64_t h[200];
 
-	pair_open(&p, 100, 200);
+		pair_open(&p, 100, grown[f].max_slots);
+		hashes(5, h, 150);
+		for (uint16_t i = 0; i <= list; i++)
+			id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
+		for (unsigned b = 0; b < 150; b++)
+			for (unsigned i = 0; i <= list; i++)
+				refused += !put(&p, id[i], h[b]);
+		cr_assert_eq(refused, 150 - index_head(p.reader)->pool[class].chunks);
+		cr_assert_eq(index_head(p.reader)->refused[class ? INDEX_CAUSE_CLASS_1
+								 : INDEX_CAUSE_CLASS_0],
+			     refused);
+		cr_assert_eq(index_refused(index_head(p.reader)), refused);
+		for (unsigned b = 0; b < 150; b++)
+			for (unsigned i = 0; i < list; i++)
+				cr_assert(index_has(p.w, id[i], h[b]));
+		audit_is_clean(&p, true);
+		pair_close(&p);
+	}
+}
+
+Test(index, a_full_class_1_keeps_the_chunk_of_ids_and_says_so)
+{
+	struct pair p;
+	unsigned refused = 0;
+	uint16_t id[41];
+	uint64_t h[150];
+
+	pair_open(&p, 1500, 1000);              /* 133 chunks of class 0, 128 of class 1 */
 	hashes(5, h, 150);
-	for (uint16_t i = 0; i < 6; i++)
+	for (uint16_t i = 0; i < 41; i++)
 		id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
-	for (unsigned b = 0; b < 150; b++)
-		for (unsigned i = 0; i < 6; i++)
+	for (unsigned b = 0; b < 132; b++)
+		for (unsigned i = 0; i < 41; i++)
 			refused += !put(&p, id[i], h[b]);
-	cr_assert_eq(refused, 150 - index_head(p.reader)->pool_chunks);
-	cr_assert_eq(index_head(p.reader)->refused, refused);
-	for (unsigned b = 0; b < 150; b++)
-		for (unsigned i = 0; i < 5; i++)
+	cr_assert_eq(refused, 132 - index_head(p.reader)->pool[1].chunks);
+	cr_assert_eq(index_head(p.reader)->refused[INDEX_CAUSE_CLASS_1], refused);
+	cr_assert_eq(index_refused(index_head(p.reader)), refused);
+	cr_assert(!put(&p, id[40], h[131]));
+	for (unsigned b = 0; b < 132; b++)
+		for (unsigned i = 0; i < 40; i++)
 			cr_assert(index_has(p.w, id[i], h[b]));
+	audit_is_clean(&p, true);
+	pair_close(&p);
+}
+
+Test(index, a_bitmap_with_no_chunk_of_ids_to_shrink_into_stays_a_bitmap_until_it_is_a_list)
+{
+	struct pair p;
+	uint16_t id[41];
+	uint64_t h[400];
+	unsigned b = 0;
+
+	pair_open(&p, 1500, 1000);
+	hashes(5, h, 400);
+	for (uint16_t i = 0; i < 41; i++)
+		put(&p, id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU), h[0]);
+	while (index_refused(index_head(p.reader)) == 0)
+		for (unsigned i = ++b > 399 ? 6 : 0; i < 6; i++)
+			put(&p, id[i], h[b]);
+	cr_assert_eq(index_head(p.reader)->refused[INDEX_CAUSE_CLASS_0], 1u);
+	for (unsigned i = 40; i > 2; i--) {
+		cr_assert_eq(index_head(p.reader)->pool_used[1], 1u);
+		index_take(p.w, h[0], &id[i], 1);
+		cr_assert(!index_has(p.w, id[i], h[0]) && index_has(p.w, id[0], h[0]));
+	}
+	index_take(p.w, h[0], &id[2], 1);
+	writer_restart(&p);
+	cr_assert_eq(index_head(p.reader)->pool_used[1], 0u);
 	audit_is_clean(&p, true);
 	pair_close(&p);
 }
 
 Test(index, ids_that_wait_for_the_scrub_make_room_before_a_chunk_is_spent)
 {
-	struct pair p;
-	uint16_t id[6];
+	for (unsigned f = 0; f < GROWN; f++)
+		for (unsigned class = 0; class < 2; class++) {
+			struct pair p;
+			unsigned full = class == 0 ? grown[f].list : grown[f].small;
+			uint16_t id[65];
 
-	pair_open(&p, 100, 200);
-	for (uint16_t i = 0; i < 6; i++)
-		id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
-	for (uint16_t i = 0; i < 5; i++)
-		put(&p, id[i], 5);
-	index_slot_retire(p.w, id[2]);
-	cr_assert(put(&p, id[5], 5));
-	cr_assert_eq(index_head(p.reader)->pool_used, 0u);
-	cr_assert_eq(index_slot_held(p.w, id[2]), 0u);
-	pair_close(&p);
+			if (full == 0)
+				continue;
+			pair_open(&p, 100, grown[f].max_slots);
+			for (uint16_t i = 0; i <= full; i++)
+				id[i] = take(&p, i, INDEX_EXACT, INDEX_GPU);
+			for (uint16_t i = 0; i < full; i++)
+				put(&p, id[i], 5);
+			index_slot_retire(p.w, id[2]);
+			cr_assert(put(&p, id[full], 5));
+			pools_hold(&p, class, 0, full);
+			cr_assert_eq(index_slot_held(p.w, id[2]), 0u);
+			audit_is_clean(&p, true);
+			pair_close(&p);
+		}
 }
 
 /* ---- full tables ---- */
@@ -356,11 +405,14 @@ Test(index, a_full_table_gives_up_a_lane_nobody_alive_holds_first)
 	for (unsigned i = 128; i < 256; i++)
 		put(&p, gone, h[i]);
 	index_slot_retire(p.w, gone);
+	uint64_t evicted = index_head(p.reader)->evicted, held = index_slot_held(p.w, live);
 	for (unsigned i = 0; i < 60; i++)
 		cr_assert(put(&p, live, more[i]), "an exact block always finds a place");
 	for (unsigned i = 0; i < 128; i++)
 		kept += index_has(p.w, live, h[i]);
 	cr_assert_gt(index_head(p.reader)->evictions, 0u);
+	cr_assert_eq(index_head(p.reader)->evicted - evicted,
+		     held + 60 - index_slot_held(p.w, live), "live holders lost are counted");
 	/* Only where all four lanes of a home bucket are live is a live one lost. */
 	cr_assert_geq(kept, 128u - 20u);
 	audit_is_clean(&p, true);
@@ -385,7 +437,8 @@ Test(index, a_speculative_block_never_displaces_an_exact_holder)
 		refused += !put(&p, guess, more[i]);
 	cr_assert_eq(index_slot_held(p.w, exact), held);
 	cr_assert_gt(refused, 0u);
-	cr_assert_eq(index_head(p.reader)->refused_speculative, refused);
+	cr_assert_eq(index_head(p.reader)->refused[INDEX_CAUSE_SPECULATIVE], refused);
+	cr_assert_eq(index_refused(index_head(p.reader)), refused);
 	cr_assert_geq(index_head(p.reader)->evictions, evictions);
 	for (unsigned i = 0; i < 300; i++)
 		cr_assert(put(&p, exact, more[i]), "an exact one may");
@@ -431,213 +484,6 @@ Test(index, a_hash_that_ends_in_forty_zeros_is_a_key_like_others)
 	pair_close(&p);
 }
 
-/* ---- slots ---- */
-
-Test(index, a_slot_is_seen_from_its_first_block_and_unseen_from_its_retirement)
-{
-	struct pair p;
-	uint64_t h = 5;
-
-	pair_open(&p, 100, 40);
-	cr_assert_eq(depth_of(&p, 1, &h, 1).any, 0u);   /* the reader has its copy of the slots */
-	uint16_t id = take(&p, 1, INDEX_EXACT, INDEX_GPU);
-	put(&p, id, h);
-	cr_assert_eq(depth_of(&p, 1, &h, 1).exact, 1u);
-	index_slot_retire(p.w, id);
-	cr_assert_eq(depth_of(&p, 1, &h, 1).any, 0u);
-	cr_assert(index_has(p.w, id, h), "the bit waits for the scrub");
-	cr_assert(!put(&p, id, 6), "a retired slot takes nothing");
-	pair_close(&p);
-}
-
-Test(index, a_demoted_slot_is_probable_no_longer_sure)
-{
-	struct pair p;
-	uint64_t h = 5;
-
-	pair_open(&p, 100, 40);
-	uint16_t id = take(&p, 1, INDEX_EXACT, INDEX_GPU);
-	put(&p, id, h);
-	index_slot_demote(p.w, id);
-	struct index_depth d = depth_of(&p, 1, &h, 1);
-	cr_assert(d.any == 1 && d.exact == 0 && d.gpu == 0);
-	index_slot_demote(p.w, id);
-	cr_assert_eq(index_slot_role(index_slot_word(p.w, id)), (unsigned)INDEX_DEMOTED);
-	pair_close(&p);
-}
-
-Test(index, a_retired_id_is_free_only_after_its_whole_list_is_walked)
-{
-	struct pair p;
-	uint64_t h[1000];
-
-	pair_open(&p, 4000, 200);
-	hashes(11, h, 1000);
-	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU), b = take(&p, 2, INDEX_EXACT, INDEX_GPU);
-	for (unsigned i = 0; i < 1000; i++) {
-		put(&p, a, h[i]);
-		put(&p, b, h[i]);
-	}
-	uint32_t gen = index_slot_gen(index_slot_word(p.w, a));
-	index_slot_retire(p.w, a);
-	cr_assert_leq(index_scrub(p.w, 400), 400u);
-	cr_assert_eq(index_slot_state(index_slot_word(p.w, a)), (unsigned)INDEX_SLOT_RETIRED);
-	cr_assert_eq(index_slot_held(p.w, a), 600u);
-	while (index_scrub(p.w, 400) > 0)
-		;
-	cr_assert_eq(index_slot_state(index_slot_word(p.w, a)), (unsigned)INDEX_SLOT_FREE);
-	cr_assert_eq(index_slot_held(p.w, a), 0u);
-	cr_assert_eq(index_slot_held(p.w, b), 1000u);
-	cr_assert_eq(take(&p, 3, INDEX_EXACT, INDEX_GPU), a);
-	cr_assert_eq(index_slot_gen(index_slot_word(p.w, a)), gen + 1);
-	cr_assert_eq(depth_of(&p, 3, h, 1000).any, 0u, "the next owner inherits nothing");
-	audit_is_clean(&p, true);
-	pair_close(&p);
-}
-
-Test(index, with_no_free_id_the_shortest_retired_list_is_walked_at_once)
-{
-	struct pair p;
-	uint64_t h[100];
-
-	pair_open(&p, 1000, 3);
-	hashes(12, h, 100);
-	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU), b = take(&p, 2, INDEX_EXACT, INDEX_GPU);
-	take(&p, 3, INDEX_EXACT, INDEX_GPU);
-	cr_assert_eq(index_slot_take(p.w, 4, 1, INDEX_EXACT, INDEX_GPU, 16), 0u,
-		     "none is free or retired");
-	for (unsigned i = 0; i < 100; i++)
-		put(&p, a, h[i]);
-	for (unsigned i = 0; i < 10; i++)
-		put(&p, b, h[i]);
-	index_slot_retire(p.w, a);
-	index_slot_retire(p.w, b);
-	cr_assert_eq(take(&p, 4, INDEX_EXACT, INDEX_GPU), b);
-	cr_assert_eq(index_slot_held(p.w, a), 100u);
-	pair_close(&p);
-}
-
-Test(index, the_list_of_a_slot_that_churns_stays_bounded_and_complete)
-{
-	struct pair p;
-	uint64_t h[64];
-
-	pair_open(&p, 1000, 40);
-	hashes(13, h, 64);
-	uint16_t id = take(&p, 1, INDEX_EXACT, INDEX_GPU);
-	for (unsigned i = 0; i < 200000; i++) {
-		put(&p, id, h[i % 64]);
-		if (i % 3)
-			index_take(p.w, h[(i + 32) % 64], &id, 1);
-	}
-	uint32_t held = index_slot_held(p.w, id);
-	uint64_t scrubbed = index_head(p.reader)->scrubbed;
-	cr_assert_gt(held, 0u);
-	index_slot_retire(p.w, id);
-	while (index_scrub(p.w, 1000) > 0)
-		;
-	cr_assert_leq(index_head(p.reader)->scrubbed - scrubbed, 4096u);
-	cr_assert_eq(index_head(p.reader)->holders, 0u);
-	pair_close(&p);
-}
-
-Test(index, a_speculative_slot_holds_a_bounded_number_of_blocks)
-{
-	struct pair p;
-	uint64_t random = 14;
-	unsigned held = 0;
-
-	pair_open(&p, 300000, 40);
-	uint16_t id = take(&p, 1, INDEX_SPECULATIVE, INDEX_GPU);
-	for (unsigned i = 0; i < INDEX_LOG_MAX + 1000; i++)
-		held += put(&p, id, random_next(&random));
-	cr_assert_eq(held, INDEX_LOG_MAX);
-	cr_assert_eq(index_slot_held(p.w, id), INDEX_LOG_MAX);
-	cr_assert_eq(index_head(p.reader)->refused, 1000u);
-	pair_close(&p);
-}
-
-/* ---- restart ---- */
-
-Test(index, live_slots_and_their_blocks_outlive_the_writer)
-{
-	struct pair p;
-	uint64_t h[500], epoch;
-
-	pair_open(&p, 1000, 200);
-	hashes(15, h, 500);
-	uint16_t a = take(&p, 1, INDEX_EXACT, INDEX_GPU),
-		 b = take(&p, 2, INDEX_SPECULATIVE, INDEX_GPU);
-	for (unsigned i = 0; i < 500; i++) {
-		put(&p, a, h[i]);
-		if (i < 100)
-			put(&p, b, h[i]);
-	}
-	epoch = index_head(p.reader)->slots_epoch;
-	writer_restart(&p);
-	cr_assert_gt(index_head(p.reader)->slots_epoch, epoch);
-	cr_assert_eq(index_slot_held(p.w, a), 500u);
-	cr_assert_eq(index_slot_held(p.w, b), 100u);
-	cr_assert_eq(depth_of(&p, 1, h, 500).exact, 500u);
-	cr_assert_eq(depth_of(&p, 2, h, 500).any, 100u);
-	/* The new writer's lists are complete, though it never saw the hashes. */
-	index_slot_retire(p.w, a);
-	while (index_scrub(p.w, 64) > 0)
-		;
-	cr_assert_eq(index_head(p.reader)->holders, 100u);
-	audit_is_clean(&p, true);
-	pair_close(&p);
-}
-
-Test(index, a_scrub_cut_short_by_a_restart_is_finished_by_the_next_writer)
-{
-	struct pair p;
-	uint64_t h[500];
-
-	pair_open(&p, 1000, 40);
-	hashes(16, h, 500);
-	uint16_t id = take(&p, 1, INDEX_EXACT, INDEX_GPU);
-	for (unsigned i = 0; i < 500; i++)
-		put(&p, id, h[i]);
-	index_slot_retire(p.w, id);
-	index_scrub(p.w, 100);
-	writer_restart(&p);
-	cr_assert_eq(index_slot_state(index_slot_word(p.w, id)), (unsigned)INDEX_SLOT_RETIRED);
-	while (index_scrub(p.w, 100) > 0)
-		;
-	cr_assert_eq(index_head(p.reader)->entries, 0u);
-	cr_assert_eq(index_slot_state(index_slot_word(p.w, id)), (unsigned)INDEX_SLOT_FREE);
-	pair_close(&p);
-}
-
-Test(index, recovery_drops_lanes_no_writer_of_ours_made)
-{
-	struct pair p;
-	uint64_t h[200], random = 17;
-
-	pair_open(&p, 1, 200);
-	hashes(17, h, 200);
-	uint16_t id = take(&p, 1, INDEX_EXACT, INDEX_GPU);
-	for (unsigned i = 0; i < 200; i++)
-		put(&p, id, h[i]);
-	index_writer_close(&p.w);
-	char *at = (char *)p.seg.head + index_head(p.reader)->off_buckets;
-	/* Any bytes: lists out of order, free ids, wild chunks. */
-	for (unsigned i = 0; i < 500; i++)
-		at[random_next(&random) % (64 * 64)] = (char)random_next(&random);
-	uint64_t out[200];
-	struct index_depth depth[8];
-	for (unsigned i = 0; i < 200; i++) {
-		out[0] = h[i];
-		index_match(p.reader, out, 1, depth, 8);        /* whatever it says, it returns */
-	}
-	cr_assert_eq(index_writer_open(&p.w, fd_of(&p.seg)), 0);
-	struct index_audit a;
-	cr_assert_eq(index_audit(p.reader, &a), 0);
-	cr_assert(a.garbage == 0 && a.unreachable == 0 && a.saturated == 0 && a.overcounted == 0);
-	pair_close(&p);
-}
-
 /* ---- attaching ---- */
 
 Test(index, attach_refuses_a_header_with_any_field_of_the_geometry_changed)
@@ -648,10 +494,12 @@ Test(index, attach_refuses_a_header_with_any_field_of_the_geometry_changed)
 
 	pair_open(&p, 100, 200);
 	char *bytes = (char *)p.seg.head;
-	for (size_t at = 0; at < SEGMENT_BODY + 64; at++) {
+	for (size_t at = 0; at < SEGMENT_BODY + 128; at++) {
 		bool checked = at < 16 || (at >= 16 && at < 24) || (at >= 80 && at < 112) ||
-			       (at >= SEGMENT_BODY && at < SEGMENT_BODY + 24) ||
-			       (at >= SEGMENT_BODY + 32 && at < SEGMENT_BODY + 64);
+			       (at >= SEGMENT_BODY && at < SEGMENT_BODY + 16) ||
+			       (at >= SEGMENT_BODY + 24 && at < SEGMENT_BODY + 40) ||
+			       (at >= SEGMENT_BODY + 64 && at < SEGMENT_BODY + 92) ||
+			       (at >= SEGMENT_BODY + 96 && at < SEGMENT_BODY + 124);
 		char was = bytes[at];
 
 		if (!checked)
@@ -677,147 +525,4 @@ Test(index, making_refuses_numbers_that_cannot_be_meant)
 	cr_assert_eq(index_create(&seg, 100, 0, 1), -EINVAL);
 	cr_assert_eq(index_create(&seg, 100, INDEX_MAX_SLOTS + 1, 1), -EINVAL);
 	cr_assert_eq(index_create(&seg, UINT64_MAX, 40, 1), -EINVAL);
-}
-
-/* ---- whole workloads ---- */
-
-#define ROWS    20u
-#define CHAINS  12u
-#define LENGTH  30u
-#define SLOTS   (ROWS * 4)
-#define BLOCKS  (CHAINS * LENGTH)
-
-struct model {
-	uint64_t hash[BLOCKS];                  /* chain by chain */
-	uint16_t id[SLOTS];                   /* slot s: row s / 4; gpu, offload, two speculative */
-	bool held[SLOTS][BLOCKS];               /* put and not taken since */
-};
-
-static void
-slot_new(struct pair *p, struct model *m, unsigned s)
-{
-	m->id[s] = take(p, (uint16_t)(s / 4), s % 4 < 2 ? INDEX_EXACT : INDEX_SPECULATIVE,
-			s % 4 == 1 ? INDEX_OFFLOAD : INDEX_GPU);
-	memset(m->held[s], 0, sizeof m->held[s]);
-}
-
-/* What a match must say, from single questions to the writer. */
-static void
-match_agrees(struct pair *p, struct model *m, unsigned chain)
-{
-	struct index_depth depth[ROWS + 1];
-	static const unsigned slots_of[3] = {4, 2, 1};  /* any, exact, gpu: the first so many */
-	unsigned n = index_match(p->reader, &m->hash[chain * LENGTH], LENGTH, depth, ROWS + 1);
-	unsigned found = 0;
-
-	for (unsigned row = 0; row < ROWS; row++) {
-		uint32_t want[3] = {0};
-
-		for (unsigned kind = 0; kind < 3; kind++)
-			for (unsigned b = 0, hole = 0; b < LENGTH && !hole; b++) {
-				hole = 1;
-				for (unsigned k = 0; k < slots_of[kind]; k++)
-					if (index_has(p->w, m->id[row * 4 + k],
-						      m->hash[chain * LENGTH + b]))
-						hole = 0;
-				want[kind] += !hole;
-			}
-		for (unsigned i = 0; i < n; i++)
-			if (depth[i].row == row) {
-				found++;
-				cr_assert_eq(depth[i].any, want[0]);
-				cr_assert_eq(depth[i].exact, want[1]);
-				cr_assert_eq(depth[i].gpu, want[2]);
-				want[0] = 0;
-			}
-		cr_assert_eq(want[0], 0u, "row %u is missing", row);
-	}
-	cr_assert_eq(found, n);
-}
-
-static void
-workload(uint64_t seed, uint64_t blocks, uint32_t max_slots, bool roomy)
-{
-	static struct model m;
-	struct pair p;
-	uint64_t random = seed;
-
-	pair_open(&p, blocks, max_slots);
-	hashes(seed, m.hash, BLOCKS);
-	for (unsigned s = 0; s < SLOTS; s++)
-		slot_new(&p, &m, s);
-	for (unsigned step = 0; step < 6000; step++) {
-		unsigned s = (unsigned)(random_next(&random) % SLOTS),
-			 chain = (unsigned)(random_next(&random) % CHAINS);
-		unsigned from =
-			random_next(&random) % 2 ? 0 : (unsigned)(random_next(&random) % LENGTH);
-		unsigned to = from + (unsigned)(random_next(&random) % (LENGTH - from)) + 1;
-		uint64_t what = random_next(&random) % 100;
-
-		for (unsigned b = from; what < 90 && b < to; b++) {
-			bool *held = &m.held[s][chain * LENGTH + b];
-
-			if (what < 50) {
-				unsigned other = s / 4 * 4 + 2 + s % 2;
-				bool was = index_has(p.w, m.id[other], m.hash[chain * LENGTH + b]);
-				bool done = index_put(p.w, m.id[s], m.hash[chain * LENGTH + b],
-						      &m.id[other], 1);
-
-				cr_assert(done || !roomy);
-				if (done) {
-					m.held[other][chain * LENGTH + b] = other == s;
-					*held = true;
-					cr_assert(index_has(p.w, m.id[s],
-							    m.hash[chain * LENGTH + b]));
-				} else {
-					cr_assert_eq(index_has(p.w, m.id[other],
-							       m.hash[chain * LENGTH + b]),
-						     was, "a refusal changes nothing");
-				}
-			} else {
-				index_take(p.w, m.hash[chain * LENGTH + b], &m.id[s], 1);
-				*held = false;
-				cr_assert(!index_has(p.w, m.id[s], m.hash[chain * LENGTH + b]));
-			}
-		}
-		if (what >= 90 && what < 94) {
-			index_slot_retire(p.w, m.id[s]);
-			slot_new(&p, &m, s);
-		} else if (what >= 94 && what < 99) {
-			index_scrub(p.w, (unsigned)(random_next(&random) % 100));
-		} else if (what == 99 && step % 4 == 0) {
-			writer_restart(&p);
-		}
-		if (step % 16 == 0)
-			match_agrees(&p, &m, chain);
-		if (step % 500 == 0)
-			audit_is_clean(&p, true);
-	}
-	for (unsigned s = 0; s < SLOTS; s++)
-		for (unsigned b = 0; b < BLOCKS; b++) {
-			bool has = index_has(p.w, m.id[s], m.hash[b]);
-
-			cr_assert(roomy ? has == m.held[s][b] : !has || m.held[s][b],
-				  "slot %u block %u", s, b);
-		}
-	if (!roomy)
-		cr_assert_gt(index_head(p.reader)->evictions + index_head(p.reader)->refused, 0u);
-	audit_is_clean(&p, true);
-	pair_close(&p);
-}
-
-Test(index, with_room_it_holds_exactly_what_was_put_in_lists_and_pool)
-{
-	for (uint64_t seed = 1; seed <= 4; seed++) {
-		workload(seed, 8000, 90, true);
-		workload(seed, 80000, 4095, true);
-	}
-}
-
-Test(index, without_room_it_holds_no_more_than_what_was_put)
-{
-	for (uint64_t seed = 1; seed <= 4; seed++) {
-		workload(seed, 1, 90, false);
-		workload(seed, 1, 6000, false);
-	}
 }

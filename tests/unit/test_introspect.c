@@ -69,17 +69,37 @@ Test(introspect, every_verb_of_hello_answers)
 	json_t *o, *verbs, *versions;
 	const char *verb;
 
+	static const struct {
+		const char *verb, *arguments;
+	} needs[] = {
+		{"events", ", \"worker\": \"w0\""},
+		{"explain", ", \"id\": \"0000030000000001\""},
+		{"index_holders", ", \"hashes\": [\"0000030000000001\"]"},
+		{"index_prompt", ", \"model\": \"demo\", \"block_tokens\": 2, \"tokens\": [1, 2]"},
+	};
+
 	world_begin(&w);
 	world_outcome(&w, WORLD_ID(1), true);
 	o = put_text(&w.view, "{\"v\": 1, \"verb\": \"hello\"}");
 	verbs = json_object_get(json_object_get(o, "result"), "verbs");
-	cr_assert_eq(json_object_size(verbs), 6);
+	cr_assert_eq(json_object_size(verbs), 12);
 	json_object_foreach(verbs, verb, versions) {
-		char text[128];
+		const char *arguments = "";
+		char text[160];
 		json_t *said;
 
-		snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"%s\"%s}", verb,
-			 strcmp(verb, "explain") == 0 ? ", \"id\": \"0000030000000001\"" : "");
+		for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+			if (strcmp(verb, needs[i].verb) == 0)
+				arguments = needs[i].arguments;
+		if (*arguments) {
+			snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"%s\"}", verb);
+			refused(&w.view, text, "bad_request");  /* it is needed */
+		}
+		snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"%s\"%s}", verb, arguments);
+		if (strcmp(verb, "events") == 0) {      /* only who hears them can tell */
+			refused(&w.view, text, "absent");
+			continue;
+		}
 		said = put_text(&w.view, text);
 		cr_assert(json_is_true(json_object_get(said, "ok")), "%s", verb);
 		cr_assert(json_is_object(json_object_get(said, "result")), "%s", verb);
@@ -133,6 +153,74 @@ Test(introspect, what_is_wrong_with_a_request_is_said_by_code)
 	refused(&view, "{\"v\": 1, \"verb\": \"requests\", \"limit\": 0}", "bad_request");
 	refused(&view, "{\"v\": 1, \"verb\": \"requests\", \"limit\": 10001}", "bad_request");
 	refused(&view, "{\"v\": 1, \"verb\": \"help\", \"of\": \"dance\"}", "bad_request");
+}
+
+#define ASK(verb, more) "{\"v\": 1, \"verb\": \"" verb "\", " more "}"
+
+Test(introspect, arguments_of_the_wrong_kind_or_range_are_refused_by_name)
+{
+	static const char *const bad[] = {
+		ASK("index_holders", "\"hashes\": \"0000030000000001\""),
+		ASK("index_holders", "\"hashes\": [1]"),
+		ASK("index_holders", "\"hashes\": [\"0000000000000000\"]"),
+		ASK("index_holders", "\"hashes\": [\"0000030000000001\", \"123\"]"),
+		ASK("index_holders", "\"hashes\": [\"00000300000000010\"]"),
+		ASK("index_slots", "\"limit\": 0"),
+		ASK("index_slots", "\"limit\": 10001"),
+		ASK("index_slots", "\"after\": -1"),
+		ASK("index_slots", "\"after\": 65535"),
+		ASK("index_slots", "\"worker\": \"\""),
+		ASK("index_slots", "\"worker\": \"nobody\""),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [-1]"),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [4294967296]"),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [1.5]"),
+		ASK("index_prompt", "\"model\": \"none\", \"tokens\": [1]"),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [1]"),  /* size unknown */
+		ASK("index_prompt", "\"tokens\": [1]"),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [], \"block_tokens\": 0"),
+		ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [], \"parent\": \"1\""),
+	};
+	struct view_world w;
+
+	world_begin(&w);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		refused(&w.view, bad[i], "bad_request");
+	world_end(&w);
+}
+
+Test(introspect, a_view_without_an_index_says_so)
+{
+	struct pm_view view;
+
+	pm_view_init(&view);
+	refused(&view, "{\"v\": 1, \"verb\": \"index\"}", "absent");
+	refused(&view, "{\"v\": 1, \"verb\": \"index_slots\"}", "absent");
+	refused(&view, ASK("index_holders", "\"hashes\": [\"0000030000000001\"]"), "absent");
+	refused(&view, ASK("index_prompt", "\"model\": \"demo\", \"tokens\": [1]"), "absent");
+	pm_view_close(&view);
+}
+
+Test(introspect, more_hashes_or_blocks_than_an_answer_may_have_are_refused)
+{
+	struct view_world w;
+	char text[8192];
+	size_t n;
+
+	world_begin(&w);
+	n = (size_t)snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"index_holders\", "
+			     "\"hashes\": [");
+	for (unsigned i = 0; i <= 256; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%016x\"", i ? "," : "",
+				      i + 1);
+	snprintf(text + n, sizeof text - n, "]}");
+	refused(&w.view, text, "bad_request");
+	n = (size_t)snprintf(text, sizeof text, "{\"v\": 1, \"verb\": \"index_prompt\", "
+			     "\"model\": \"demo\", \"block_tokens\": 2, \"tokens\": [1");
+	for (unsigned i = 1; i < 514; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, ",%u", i);
+	snprintf(text + n, sizeof text - n, "]}");
+	refused(&w.view, text, "bad_request");
+	world_end(&w);
 }
 
 Test(introspect, an_unknown_verb_too_long_to_repeat_is_still_answered)

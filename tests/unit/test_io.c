@@ -13,6 +13,7 @@
 /* The link wraps the two submits that do not wait, so that they can be refused for want of memory.
  * */
 static bool submit_is_refused;
+static struct io_uring *submitted;              /* the ring of the last one */
 int __real_io_uring_submit_and_get_events(struct io_uring *ring);
 int __wrap_io_uring_submit_and_get_events(struct io_uring *ring);
 int __real_io_uring_submit(struct io_uring *ring);
@@ -21,6 +22,7 @@ int __wrap_io_uring_submit(struct io_uring *ring);
 int
 __wrap_io_uring_submit_and_get_events(struct io_uring *ring)
 {
+	submitted = ring;
 	return submit_is_refused ? -EAGAIN : __real_io_uring_submit_and_get_events(ring);
 }
 
@@ -750,6 +752,34 @@ Test(io, where_io_uring_is_forbidden_epoll_is_taken_and_the_reason_told)
 	EQ(choose_under_filter("io_uring_setup", SCMP_ACT_ERRNO(ENOMEM)), 0);
 	EQ(choose_under_filter("io_uring_enter", SCMP_ACT_ERRNO(EPERM)), 0);
 	EQ(choose_under_filter("io_uring_register", SCMP_ACT_ERRNO(EPERM)), 0);
+}
+
+/* What a ring does is done without a system call that a filter sees. */
+Test(io, the_ring_opens_no_file_and_changes_none, .timeout = 20)
+{
+	const char *why = NULL;
+	struct io *io = NULL;
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+
+	if (io_open(&io, IO_URING, &why) < 0)
+		cr_skip_test("%s", why);
+	cr_assert_geq(io_turn(io, 0), 0);
+	cr_assert_not_null(submitted);
+	for (unsigned i = 0; i < 2; i++) {
+		sqe = io_uring_get_sqe(submitted);
+		if (i == 0)
+			io_uring_prep_openat(sqe, AT_FDCWD, "/dev/null", O_WRONLY, 0);
+		else
+			io_uring_prep_fsetxattr(sqe, 0, "user.x", "", 0, 0);
+		io_uring_sqe_set_data64(sqe, 0);
+		cr_assert_eq(io_uring_submit_and_wait(submitted, 1), 1);
+		cr_assert_eq(io_uring_peek_cqe(submitted, &cqe), 0);
+		cr_assert_eq(cqe->res, -EACCES, "%d", cqe->res);
+		io_uring_cqe_seen(submitted, cqe);
+	}
+	cr_assert_eq(io_uring_register_eventfd(submitted, 0), -EACCES);
+	io_close(&io);
 }
 
 Test(io, back_ends_have_the_names_of_the_configuration)

@@ -1,5 +1,6 @@
 /* tests/unit/test_io_streams.c -- the io layer loses, reorders and invents no byte. */
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #include "tests/unit/io_each.h"
 
@@ -281,6 +282,74 @@ IO_TEST(a_send_cancelled_while_another_cpu_makes_room_sends_no_byte_of_later)
 }
 
 /* ---- back-pressure: stop and go ---- */
+
+/* How much the kernel still has of what was sent to fd. */
+static size_t
+waiting(int fd)
+{
+	int n = -1;
+
+	EQ(ioctl(fd, FIONREAD, &n), 0);
+	return (size_t)n;
+}
+
+struct slow {
+	struct io *io;
+	int fd;
+	struct io_op *recv;
+	size_t got, enough;
+};
+
+static void
+slow_bytes(void *arg, const void *buf, ssize_t n)
+{
+	struct slow *s = arg;
+
+	(void)buf;
+	OK(s->recv && n > 0);
+	s->got += (size_t)n;
+	if (s->got < s->enough)
+		return;
+	io_cancel(s->io, s->recv);
+	s->recv = NULL;
+}
+
+IO_TEST(a_reader_that_stops_and_goes_has_little_taken_ahead_of_it_however_much_waits)
+{
+	enum { PIECE = 1 << 16, SENT = 24 << 20, AHEAD_MAX = 6 << 20 };
+	static uint8_t piece[PIECE];
+	int bytes = 2 * SENT;
+	struct slow s = {.io = io};
+	size_t sent = 0, most = 0;
+	int pair[2];
+
+	tcp_pair(pair);
+	s.fd = pair[0];
+	if (setsockopt(pair[0], SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) < 0 ||
+	    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) < 0)
+		fprintf(stderr, "%s: not tried with much that waits: not root\n", variant);
+	for (ssize_t n; sent < SENT && (n = write(pair[1], piece, sizeof piece)) > 0;)
+		sent += (size_t)n;
+	await(pair[0], POLLIN);
+	srand(7);
+	while (s.got < sent) {
+		if (!s.recv) {
+			s.enough = s.got + 1 + (size_t)rand() % (512 << 10);
+			if (s.enough > sent)
+				s.enough = sent;
+			s.recv = io_recv(io, pair[0], slow_bytes, &s);
+			OK(s.recv);
+		}
+		for (int turns = rand() % 4; turns >= 0; turns--)
+			OK(io_turn(io, turns ? 0 : 1) >= 0);
+		size_t ahead = sent - waiting(pair[0]) - s.got;
+
+		most = ahead > most ? ahead : most;
+	}
+	cr_assert(most <= AHEAD_MAX, "%s: %zu bytes taken ahead", variant, most);
+	io_close_fd(io, pair[0]);
+	close(pair[1]);
+}
 
 struct stream {
 	struct io *io;

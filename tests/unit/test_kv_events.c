@@ -438,7 +438,203 @@ Test(kv_events, extra_keys_of_another_shape_are_unknown)
 	for (size_t i = 0; i < 2; i++) {
 		kv_extra_split(&batch.events[i], 0, &x);
 		cr_assert(x.unknown);
-		cr_assert(batch.events[i].tokens_usable);
+	}
+	cr_assert(batch.events[0].tokens_usable, "the whole entry parts it from others");
+	kv_extra_split(&batch.events[0], 0, &x);
+	cr_assert(x.entry.n == 9 && x.entry.p[0] == 0x91 && x.entry.p[1] == 0x81);
+	cr_assert(batch.events[1].keys_unread && !batch.events[1].tokens_usable);
+	kv_batch_free(&batch);
+}
+
+/* One BlockStored of one block as a map, `fields` and their number beside what all have. */
+static size_t
+stored_map(uint8_t *to, unsigned n, const char *fields, size_t len)
+{
+	static const char head[] = "\x92\x01\x91\x80\xa4type\xab" "BlockStored"
+				   "\xac" "block_hashes\x91\x01\xa9token_ids\x92\x05\x06"
+				   "\xaa" "block_size\x02";
+
+	memcpy(to, head, sizeof(head) - 1);
+	to[3] = (uint8_t)(0x84 + n);
+	memcpy(to + sizeof(head) - 1, fields, len);
+	return sizeof(head) - 1 + len;
+}
+
+Test(kv_events, unknown_keys_of_any_type_are_skipped)
+{
+	static const struct {
+		unsigned n;
+		const char *fields;
+		size_t len;
+	} maps[] = {
+#define FIELDS(n, text) {n, text, sizeof(text) - 1}
+		FIELDS(0, ""),
+		FIELDS(1, "\xa3new\xd6\xff\x01\x02\x03\x04"),    /* a time, as an extension */
+		FIELDS(1, "\xa3new\x81\x90\x81\xc2\xcb@\x08\x00\x00\x00\x00\x00\x00"),
+		FIELDS(2, "\xc7\x01\x05\x09\xc3\x91\xc0\xc4\x01q"), /* keys that are no text */
+		FIELDS(1, "\xa8locality\xc0"),
+	};
+	struct kv_batch batch = {0};
+	uint8_t payload[256];
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+		size_t n = stored_map(payload, maps[i].n, maps[i].fields, maps[i].len);
+
+		cr_assert_eq(kv_batch_decode(payload, n, &batch, &why), 0, "%zu: %s", i, why);
+		cr_assert_eq(batch.n_events, 1, "%zu", i);
+		cr_assert(batch.events[0].tokens_usable, "%zu", i);
+	}
+	kv_batch_free(&batch);
+}
+
+Test(kv_events, an_adapter_of_whatever_form_is_never_the_base_model)
+{
+	static const struct {
+		const char *fields;
+		size_t len;
+		unsigned n;
+		bool usable, number;
+		const char *name;
+	} ones[] = {
+#define LORA(n, text, ...) {text, sizeof(text) - 1, n, __VA_ARGS__}
+		LORA(1, "\xa7lora_id\xc0", true, false, NULL),
+		LORA(1, "\xa7lora_id\x07", true, true, NULL),
+		LORA(1, "\xa7lora_id\xa1x", true, false, "x"),
+		LORA(2, "\xa7lora_id\x07\xa9lora_name\xa1y", true, true, "y"),
+		LORA(1, "\xa9lora_name\xc4\x01z", true, false, "z"),
+		LORA(1, "\xa9lora_name\x05", false, false, NULL),
+		LORA(1, "\xa7lora_id\x91\x01", false, false, NULL),
+		LORA(1, "\xa7lora_id\xcf\xff\xff\xff\xff\xff\xff\xff\xff", false, false, NULL),
+		LORA(1, "\xa9lora_name\xa0", true, false, NULL),
+	};
+	struct kv_batch batch = {0};
+	uint8_t payload[256];
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
+		size_t n = stored_map(payload, ones[i].n, ones[i].fields, ones[i].len);
+		struct kv_event *ev;
+
+		cr_assert_eq(kv_batch_decode(payload, n, &batch, &why), 0, "%zu: %s", i, why);
+		ev = &batch.events[0];
+		cr_assert_eq(ev->tokens_usable, ones[i].usable, "%zu", i);
+		cr_assert_eq(ev->has_lora_id, ones[i].number, "%zu", i);
+		cr_assert_eq(ev->lora_name.n, ones[i].name ? strlen(ones[i].name) : 0, "%zu", i);
+		if (ones[i].name)
+			cr_assert_eq(memcmp(ev->lora_name.p, ones[i].name, ev->lora_name.n), 0);
+	}
+	kv_batch_free(&batch);
+}
+
+Test(kv_events, a_hash_nobody_can_read_does_not_keep_those_removed_beside_it)
+{
+	/* [1, [["BlockRemoved", [7, nil, [1, 2], 9]], ["BlockRemoved", [1]]]] */
+	static const uint8_t payload[] =
+		"\x92\x01\x92\x92\xac" "BlockRemoved\x94\x07\xc0\x92\x01\x02\x09"
+		"\x92\xac" "BlockRemoved\x91\x01";
+	struct kv_batch batch = {0};
+	const char *why;
+
+	cr_assert_eq(kv_batch_decode(payload, sizeof(payload) - 1, &batch, &why), 0);
+	cr_assert_eq(batch.n_events, 2);
+	cr_assert_eq(batch.events[0].n_hashes, 2);
+	cr_assert(batch.events[0].hashes[0] == 7 && batch.events[0].hashes[1] == 9);
+	cr_assert_eq(batch.events[1].hashes[0], 1);
+	cr_assert(batch.n_failed == 1 && batch.n_lost == 1, "what the others are is not known");
+	kv_batch_free(&batch);
+}
+
+Test(kv_events, a_batch_may_say_that_it_has_no_events)
+{
+	struct kv_batch batch = {0};
+	const char *why;
+
+	cr_assert_eq(kv_batch_decode("\x93\x01\xc0\x02", 4, &batch, &why), 0);
+	cr_assert(batch.n_events == 0 && batch.rank == 2);
+	kv_batch_free(&batch);
+}
+
+Test(kv_events, media_keys_of_either_name_part_a_block)
+{
+	static const struct {
+		unsigned n;
+		const char *fields;
+		size_t len;
+		size_t mm;
+		bool usable;
+	} ones[] = {
+#define KEYS(n, text, mm, usable) {n, text, sizeof(text) - 1, mm, usable}
+		KEYS(1, "\xa7mm_keys\x91\x91\x92\xa1i\x00", 4, true),
+		KEYS(2, "\xa7mm_keys\x91\x91\x92\xa1i\x00\xaa" "extra_keys\xc0", 4, true),
+		KEYS(2, "\xaa" "extra_keys\xc0\xa7mm_keys\x91\x91\x92\xa1i\x00", 4, true),
+		KEYS(2, "\xaa" "extra_keys\x91\xc0\xa7mm_keys\x91\x91\x92\xa1i\x00", 0, false),
+		KEYS(1, "\xa7mm_keys\x90", 0, true),
+		KEYS(1, "\xaa" "extra_keys\x90", 0, true),
+		KEYS(1, "\xaa" "extra_keys\x91\x90", 0, true),
+		KEYS(1, "\xa7mm_keys\x92\xc0\xc0", 0, false),
+		KEYS(1, "\xaa" "extra_keys\xa1x", 0, false),
+	};
+	struct kv_batch batch = {0};
+	uint8_t payload[256];
+	struct kv_extra x;
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
+		size_t n = stored_map(payload, ones[i].n, ones[i].fields, ones[i].len);
+
+		cr_assert_eq(kv_batch_decode(payload, n, &batch, &why), 0, "%zu: %s", i, why);
+		cr_assert_eq(batch.events[0].tokens_usable, ones[i].usable, "%zu", i);
+		kv_extra_split(&batch.events[0], 0, &x);
+		cr_assert_eq(x.mm.n, ones[i].mm, "%zu", i);
+		cr_assert_eq(x.unknown, !ones[i].usable, "%zu", i);
+	}
+	kv_batch_free(&batch);
+}
+
+/* vLLM 0.17 and 0.18 named media by their identifiers alone. */
+Test(kv_events, bare_extra_keys_are_media_but_for_the_last_of_a_first_block)
+{
+	static const struct {
+		const char *fields;
+		size_t len;
+		unsigned n;
+		size_t lora, mm, salt, embeds;
+		bool unknown;
+	} ones[] = {
+#define BARE(n, text, ...) {text, sizeof(text) - 1, n, __VA_ARGS__}
+#define NAME "\xa9lora_name\xa1" "a\xaa" "extra_keys\x91"
+#define KEYS_OF "\xaa" "extra_keys\x91"
+#define CHILD "\xb1parent_block_hash\x09\xaa" "extra_keys\x91"
+		BARE(2, NAME "\x91\xa1" "a", 1, 0, 0, 0, false),
+		BARE(2, NAME "\x93\xa1" "a\xa3img\xa4salt", 1, 4, 4, 0, false),
+		BARE(2, NAME "\x92\xa1" "b\xa4salt", 0, 2, 4, 0, false),
+		BARE(1, KEYS_OF "\xa4salt", 0, 0, 4, 0, false),
+		BARE(1, KEYS_OF "\x94\xa3img\xa3two\xa4salt\xc4\x02hh", 0, 8, 4, 2, false),
+		BARE(1, KEYS_OF "\x93\x92\xa1i\xff\xa4salt\xc4\x02hh", 0, 4, 4, 2, false),
+		BARE(2, CHILD "\x92\xa3img\xa3two", 0, 8, 0, 0, false),
+		BARE(2, CHILD "\xa3img", 0, 4, 0, 0, false),
+		BARE(1, KEYS_OF "\x91\x81\xa1k\x01", 0, 0, 0, 0, true),
+		BARE(1, KEYS_OF "\x92\xc4\x02hh\xa4salt", 0, 0, 0, 2, true),
+		BARE(1, KEYS_OF "\x05", 0, 0, 0, 0, true),
+	};
+	struct kv_batch batch = {0};
+	uint8_t payload[256];
+	struct kv_extra x;
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
+		size_t n = stored_map(payload, ones[i].n, ones[i].fields, ones[i].len);
+
+		cr_assert_eq(kv_batch_decode(payload, n, &batch, &why), 0, "%zu: %s", i, why);
+		cr_assert(batch.events[0].tokens_usable, "%zu", i);
+		kv_extra_split(&batch.events[0], 0, &x);
+		cr_assert_eq(x.unknown, ones[i].unknown, "%zu", i);
+		cr_assert_gt(x.entry.n, 0);
+		cr_assert_eq(x.lora.n, ones[i].lora, "%zu", i);
+		cr_assert_eq(x.salt.n, ones[i].salt, "%zu", i);
+		cr_assert_eq(x.mm.n, ones[i].mm, "%zu: %zu", i, x.mm.n);
+		cr_assert_eq(x.embeds.n, ones[i].embeds, "%zu", i);
 	}
 	kv_batch_free(&batch);
 }

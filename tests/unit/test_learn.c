@@ -357,6 +357,10 @@ Test(learn, only_whole_streamed_first_attempts_teach)
 	cr_assert_float_eq(s.uncached, 998, 0, "else as the decision thought");
 	o.our_prompt = 0;
 	cr_assert_not(learn_sample_of(&o, &s));
+	o.prompt = 1000;
+	cr_assert_not(learn_sample_of(&o, &s), "what was cached of it nobody knows");
+	o.cached = 0;
+	cr_assert(learn_sample_of(&o, &s));
 	o = good;
 	o.status = 500;
 	cr_assert_not(learn_sample_of(&o, &s));

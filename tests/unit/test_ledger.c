@@ -118,18 +118,24 @@ Test(ledger, oldest_dispatch_is_the_oldest_still_in_prefill)
 	teardown(&w);
 }
 
-Test(ledger, failures_in_a_row_are_forgotten_at_a_success)
+Test(ledger, it_says_how_and_when_a_worker_turned_us_away_for_a_minute)
 {
 	struct world w;
 
 	setup(&w);
 	ledger_charge(&w.ledger, &w.charge[0], 1, 1, 10, 10, 1, 1);
-	ledger_result(&w.ledger, 1, 1, false);
-	ledger_result(&w.ledger, 1, 1, false);
-	ledger_result(&w.ledger, 1, 2, false); /* another generation: not this row */
-	cr_assert_eq(read_cell(&w, 1).failures, 2);
-	ledger_result(&w.ledger, 1, 1, true);
-	cr_assert_eq(read_cell(&w, 1).failures, 0);
+	ledger_turned(&w.ledger, 1, 1, CELL_UNAVAILABLE, 5000000000);
+	ledger_turned(&w.ledger, 1, 2, CELL_BROKE, 6000000000); /* another generation: not it */
+	uint32_t turned = read_cell(&w, 1).turned;
+
+	cr_assert_eq(cell_turn_of(turned), CELL_UNAVAILABLE);
+	cr_assert_leq(cell_turn_age_ms(turned, 5100), 100);
+	cr_assert_geq(cell_turn_age_ms(turned, 5100), 100 - CELL_TURN_STEP_MS);
+	cr_assert_eq(cell_turn_age_ms(turned, 4990), 0, "ahead of our clock");
+	ledger_charge(&w.ledger, &w.charge[1], 1, 1, 10, 10, 1, 64000000000);
+	cr_assert_eq(read_cell(&w, 1).turned, turned);
+	ledger_charge(&w.ledger, &w.charge[2], 1, 1, 10, 10, 1, 66000000000);
+	cr_assert_eq(read_cell(&w, 1).turned, 0);
 	teardown(&w);
 }
 
@@ -173,4 +179,62 @@ Test(ledger, random_schedules_leave_nothing_charged)
 		cr_assert_eq(w.ledger.underflows, 0);
 		teardown(&w);
 	}
+}
+
+Test(ledger, sums_beyond_what_a_cell_holds_come_back_to_zero)
+{
+	static struct slot slot[70000];
+	static struct charge charge[70000];
+	struct world w;
+	struct cell_values v;
+
+	setup(&w);
+	for (unsigned i = 0; i < 70000; i++) {
+		slot[i].row = ROW_NONE;
+		charge[i].slot = &slot[i];
+		ledger_charge(&w.ledger, &charge[i], 1, 1, 100000, 200000, 1, 1);
+	}
+	v = read_cell(&w, 1);
+	cr_assert_eq(v.pending, UINT32_MAX);
+	cr_assert_eq(v.prefilling, UINT16_MAX);
+	for (unsigned i = 0; i < 70000; i++)
+		ledger_first_byte(&w.ledger, &charge[i], 1);
+	v = read_cell(&w, 1);
+	cr_assert_eq(v.pending, 0);
+	cr_assert_eq(v.prefilling, 0);
+	cr_assert_eq(v.context, UINT32_MAX);
+	cr_assert_eq(v.decoding, UINT16_MAX);
+	for (unsigned i = 0; i < 70000; i++)
+		ledger_release(&w.ledger, &charge[i]);
+	v = read_cell(&w, 1);
+	cr_assert_eq(v.context, 0);
+	cr_assert_eq(v.decoding, 0);
+	cr_assert_eq(ledger_charges(&w.ledger), 0);
+	cr_assert_eq(w.ledger.underflows, 0);
+	teardown(&w);
+}
+
+Test(ledger, books_that_are_not_the_sum_over_the_slots_are_found)
+{
+	struct slots slots;
+	struct charge charge = {0};
+	struct world w;
+
+	setup(&w);
+	cr_assert_eq(slots_create(&slots, 0, 7, 8), 0);
+	charge.slot = &slots.slot[3];
+	charge.slot->row = ROW_NONE;
+	ledger_charge(&w.ledger, &charge, 1, 1, 100, 400, 1, 1);
+	cr_assert_eq(ledger_charges(&w.ledger), 1);
+	cr_assert_eq(ledger_check(&w.ledger, &slots, 8, 1), 0);
+	slots.slot[3].prefill++;                /* charged otherwise than noted */
+	cr_assert_eq(ledger_check(&w.ledger, &slots, 8, 1), 1);
+	slots.slot[3].prefill--;
+	slots.slot[3].phase = PHASE_NONE;       /* forgotten */
+	cr_assert_eq(ledger_check(&w.ledger, &slots, 8, 1), 2);
+	slots.slot[3].phase = PHASE_PREFILL;
+	cell_write(&w.column.cell[1], 1, &(struct cell_values){.pending = 99, .prefilling = 1});
+	cr_assert_eq(ledger_check(&w.ledger, &slots, 8, 1), 1, "the cell itself is read");
+	slots_detach(&slots);
+	teardown(&w);
 }

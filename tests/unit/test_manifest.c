@@ -164,6 +164,7 @@ Test(manifest, the_delivered_configuration_validates)
 	cr_assert_eq(m->gateway.timeouts.upstream_keep_alive_ns, 4000000000);
 	cr_assert_eq(m->gateway.timeouts.first_byte_ns, 600000000000);
 	cr_assert_eq(m->gateway.index_blocks, 1000000);
+	cr_assert_eq(m->gateway.index_private_bytes, 0);
 	cr_assert_eq(m->gateway.policy_standby, 1);
 	cr_assert_eq(m->gateway.io, MANIFEST_IO_AUTO);
 	cr_assert_eq(m->gateway.half_close, MANIFEST_HALF_CLOSE_GONE);
@@ -234,6 +235,23 @@ refused(const char *text, const char *says)
 		yaml_errors_print(&errs, stderr);
 	cr_assert(said, "%s", says);
 	yaml_errors_free(&errs);
+}
+
+Test(manifest, each_rank_is_asked_for_replays_at_its_own_port)
+{
+	struct manifest *m =
+		load_text(GATEWAY MODELS WORKERS
+			  "  dataParallelRanks: 2\n  kvTopic: \"kv@\"\n  members:\n"
+			  "    - {name: w, url: \"http://w:1/\", kvEvents: \"bind:tcp://*:5557\", "
+			  "kvReplay: \"tcp://w:5567\"}\n---\n" POOL POLICY);
+
+	cr_assert_eq(m->n_members, 2);
+	cr_assert_str_eq(m->members[0].kv_events, "bind:tcp://*:5557");
+	cr_assert_str_eq(m->members[1].kv_events, "bind:tcp://*:5558");
+	cr_assert_str_eq(m->members[0].kv_replay, "tcp://w:5567");
+	cr_assert_str_eq(m->members[1].kv_replay, "tcp://w:5568");
+	cr_assert_str_eq(m->sets[0].kv_topic, "kv@");
+	manifest_free(&m);
 }
 
 Test(manifest, each_rank_is_a_row_with_its_own_endpoint)
@@ -324,22 +342,132 @@ Test(manifest, references_that_lead_nowhere_are_refused)
 #define IN_WORKERS(lines) GATEWAY MODELS WORKERS lines MEMBERS POOL POLICY
 #define MEMBER(fields)	  GATEWAY MODELS WORKERS "  members: [{" fields "}]\n---\n" POOL POLICY
 
+Test(manifest, listeners_are_addresses_or_unix_sockets)
+{
+	struct manifest *m = load_text(
+		HEAD("GatewayBackend", "gw") "  listen: [\"unix:/run/p.sock\", \"[::1]:80\"]\n"
+		"  unixSockets: {mode: \"0666\", group: 33}\n"
+		MODELS WORKERS MEMBERS POOL POLICY);
+
+	cr_assert_eq(m->gateway.n_listen, 2);
+	cr_assert_str_eq(m->gateway.listen[0].path, "/run/p.sock");
+	cr_assert_str_eq(m->gateway.listen[1].path, "");
+	cr_assert_str_eq(m->gateway.listen[1].host, "::1");
+	cr_assert_eq(m->gateway.listen[1].port, 80);
+	cr_assert_str_eq(m->gateway.socket_mode, "0666");
+	cr_assert_str_eq(m->gateway.socket_group, "33");
+	manifest_free(&m);
+}
+
+Test(manifest, trusted_peers_are_networks_addresses_and_unix)
+{
+	struct manifest *m = load_text(IN_GATEWAY(
+		"  client: {trustedPeers: [10.0.0.0/8, unix, \"2001:db8::/32\", 192.0.2.7]}\n"));
+	const struct manifest_gateway *g = &m->gateway;
+
+	cr_assert(g->fairness && g->trusted_unix);
+	cr_assert_eq(g->n_trusted, 3);
+	cr_assert_eq(g->trusted[0].bits, 104);
+	cr_assert(g->trusted[0].addr[10] == 0xff && g->trusted[0].addr[12] == 10);
+	cr_assert_eq(g->trusted[1].bits, 32);
+	cr_assert_eq(g->trusted[1].addr[0], 0x20);
+	cr_assert_eq(g->trusted[2].bits, 128);
+	manifest_free(&m);
+	m = load_text(IN_GATEWAY("  client: {fairness: false}\n"));
+	cr_assert(!m->gateway.fairness && !m->gateway.trusted_unix && m->gateway.n_trusted == 0);
+	manifest_free(&m);
+}
+
+Test(manifest, the_bounds_themselves_are_good_values)
+{
+	struct manifest *m = load_text(IN_GATEWAY("  timeouts: {head: 10ms, connect: 60s, "
+						  "keepAlive: 3600s, firstByte: 86400s}\n"));
+
+	cr_assert_eq(m->gateway.timeouts.connect_ns, 60000000000u);
+	manifest_free(&m);
+	m = load_text(IN_WORKERS("  scrapeInterval: 60s\n"));
+	cr_assert_eq(m->sets[0].scrape_interval_ns, 60000000000u);
+	manifest_free(&m);
+	m = load_text(IN_WORKERS("  scrapeInterval: 50ms\n"));
+	manifest_free(&m);
+}
+
+#define OF_ENGINE(engine, lines)                                                                   \
+	GATEWAY MODELS HEAD("InferenceWorkerSet", "s")                                             \
+		"  engine: " engine "\n  model: m\n" lines MEMBERS POOL POLICY
+
+Test(manifest, each_engine_has_its_own_pages_and_only_what_it_can_do)
+{
+	static const struct {
+		const char *text, *metrics, *health;
+		enum manifest_engine engine;
+	} of[] = {
+		{OF_ENGINE("vllm", ""), "/metrics", "/health", MANIFEST_ENGINE_VLLM},
+		{OF_ENGINE("sglang", ""), "/metrics", "/health", MANIFEST_ENGINE_SGLANG},
+		{OF_ENGINE("trtllm", ""), "/prometheus/metrics", "/health",
+		 MANIFEST_ENGINE_TRTLLM},
+		{OF_ENGINE("triton", "  metricsPort: 8002\n"), "/metrics", "/health/ready",
+		 MANIFEST_ENGINE_TRITON},
+	};
+
+	for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
+		struct manifest *m = load_text(of[i].text);
+
+		cr_assert_eq(m->sets[0].engine, of[i].engine);
+		cr_assert_str_eq(m->sets[0].metrics_path, of[i].metrics);
+		cr_assert_str_eq(m->sets[0].health_path, of[i].health);
+		cr_assert_eq(m->sets[0].tokenize, of[i].engine == MANIFEST_ENGINE_VLLM);
+		cr_assert_eq(m->sets[0].metrics_port, i == 3 ? 8002 : 0);
+		cr_assert_eq(manifest_engine_named(manifest_engine_name(of[i].engine)),
+			     of[i].engine);
+		manifest_free(&m);
+	}
+	refused(OF_ENGINE("sglang", "  tokenize: true\n"), "spec.tokenize is not there yet");
+	refused(OF_ENGINE("trtllm", "  dataParallelRanks: 2\n"), "needs a rank by header");
+	refused(OF_ENGINE("sgl", ""), "must be one of vllm, sglang, trtllm, triton");
+	cr_assert_eq(manifest_engine_named("sgl"), 0);
+}
+
 Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
 {
 	refused(IN_GATEWAY("  ingresses: 0\n"), "spec.ingresses must be from 1 to 64");
-	refused(IN_GATEWAY("  limits: {headBytes: 1GiB}\n"), "must be from 1KiB to 1MiB");
+	refused(IN_GATEWAY("  limits: {headBytes: 65KiB}\n"), "must be from 1KiB to 64KiB");
+	refused(IN_GATEWAY("  limits: {headers: 201}\n"), "must be from 8 to 200");
+	refused(IN_GATEWAY("  limits: {bodyBytes: 64MiB}\n"), "must be from 1KiB to 63MiB");
 	refused(IN_GATEWAY("  timeouts: {connect: 2h}\n"), "must be from 10ms to 60s");
 	refused(IN_GATEWAY("  io: {backend: uring}\n"), "must be one of auto, io_uring, epoll");
 	refused(IN_GATEWAY("  io: {backend: epol}\n"), "did you mean \"epoll\"?");
 	refused(IN_GATEWAY("  admin: {listen: \"localhost:9090\"}\n"),
 		"must be an IP address and a port");
-	refused(IN_GATEWAY("  tls: {}\n"), "spec.tls is not supported yet");
+	refused(IN_GATEWAY("  tls: {}\n"), "spec.tls needs \"certificates\"");
+	refused(IN_GATEWAY("  tls: {certificates: []}\n"), "must have from 1 to 32 items");
+	refused(IN_GATEWAY("  tls: {certificates: [{certificate: a.pem, key: /k}]}\n"),
+		"spec.tls.certificates[].certificate must begin with '/'");
+	refused(IN_GATEWAY("  tls: {certificates: [{certificate: /c}]}\n"),
+		"spec.tls.certificates[] needs \"key\"");
+	refused(IN_GATEWAY("  tls: {certificates: [{certificate: /c, key: /k}]}\n"),
+		"spec.tls is for spec.listenTls");
+	refused(IN_GATEWAY("  listenTls: [\"1.2.3.4:8443\"]\n"), "spec.listenTls needs spec.tls");
+	refused(IN_GATEWAY("  listenTls: [\"host:8443\"]\n"), "must be an IP address and a port");
+	refused(IN_GATEWAY("  unixSockets: {mode: \"0999\"}\n"), "must be an octal mode");
+	refused(IN_GATEWAY("  unixSockets: {mode: \"7777\"}\n"), "must be an octal mode");
+	refused(IN_GATEWAY("  unixSockets: {group: \"a b\"}\n"), "must be a name");
+	refused(IN_GATEWAY("  client: {fairness: perhaps}\n"), "must be true or false");
+	refused(IN_GATEWAY("  client: {trustedPeers: []}\n"), "must have from 1 to 64 items");
+	refused(IN_GATEWAY("  client: {trustedPeers: [localhost]}\n"), "must be an IP address");
+	refused(IN_GATEWAY("  client: {trustedPeers: [10.0.0.0/33]}\n"), "0 to 32 bits");
+	refused(IN_GATEWAY("  client: {trustedPeers: [\"10.0.0.0/\"]}\n"), "0 to 32 bits");
+	refused(IN_GATEWAY("  client: {trustedPeers: [\"::1/129\"]}\n"), "0 to 128 bits");
+	refused(IN_GATEWAY("  client: {trustedPeers: [10.0.0.1/8]}\n"), "bits behind its prefix");
+	refused(IN_GATEWAY("  client: {trustedPeers: [unix, unix]}\n"), "twice");
+	refused(IN_GATEWAY("  limits: {upstreamConnections: 0}\n"), "must be from 1 to 65536");
 	refused(IN_WORKERS("  engine2: x\n"), "unknown key \"engine2\"");
 	refused(IN_WORKERS("  metricsPath: metrics\n"), "spec.metricsPath must begin with '/'");
 	refused(IN_WORKERS("  prior: {base: 20}\n"), "must be a duration with a unit");
 	refused(IN_WORKERS("  dataParallelRanks: 65\n"), "must be from 1 to 64");
 	refused(MEMBER("name: w"), "spec.members[] needs \"url\"");
-	refused(MEMBER("name: w, url: \"https://w:1\""), "https to workers is not supported yet");
+	refused(MEMBER("name: w, url: \"ftp://w:1\""), "must be http://host:port or https://");
+	refused(MEMBER("name: w, url: \"https://w:1/v1\""), "without a path");
 	refused(MEMBER("name: w, url: \"http://w\""), "it has no port");
 	refused(MEMBER("name: w, url: \"http://w:0\""), "a port number from 1 to 65535");
 	refused(MEMBER("name: w, url: \"http://w:1/v1\""), "without a path");
@@ -350,15 +478,39 @@ Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
 		"must name the worker's host");
 	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"udp://w:1\""),
 		"must be tcp://host:port");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvReplay: \"tcp://w:6\""),
+		"kvReplay is for members with kvEvents");
 	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\", "
-		       "kvReplay: \"tcp://w:6\""),
-		"kvReplay is not supported yet");
+		       "kvReplay: \"tcp://w:5\""),
+		"kvReplay is the endpoint of kvEvents");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\", "
+		       "kvReplay: \"bind:tcp://*:6\""),
+		"kvReplay may not be bound here");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"bind:tcp://w:5\""),
+		"an IP address of this machine");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"bind:ipc:///x\""),
+		"must be bind:tcp://address:port");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"bind:tcp://*:x\""),
+		"kvEvents must");
+	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\", "
+		       "kvReplay: \"tcp://w:6\"}, "
+		       "{name: v, url: \"http://v:1\", kvEvents: \"tcp://w:6\""),
+		"tcp://w:6 already belongs to rank 0");
 	refused(MEMBER("name: w, url: \"http://w:1\", kvEvents: \"tcp://w:5\"}, "
 		       "{name: v, url: \"http://v:1\", kvEvents: \"tcp://w:5\""),
 		"already belongs to rank 0 of the member at t:14:13");
 	refused(HEAD("GatewayBackend",
 		     "gw") "  listen: [\":80\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
 		"did you mean \"0.0.0.0:80\"?");
+	refused(HEAD("GatewayBackend",
+		     "gw") "  listen: [\"unix:run\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"an absolute path");
+	refused(HEAD("GatewayBackend",
+		     "gw") "  listen: [\"unix:/run/\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"an absolute path of a file");
+	refused(HEAD("GatewayBackend",
+		     "gw") "  listen: [\"unix:/run/a b\"]\n" MODELS WORKERS MEMBERS POOL POLICY,
+		"not printable");
 	refused(HEAD("GatewayBackend", "gw") "  listen: []\n" MODELS WORKERS MEMBERS POOL POLICY,
 		"spec.listen must have from 1 to 16 items");
 	refused("just text\n", "the document must be a map");

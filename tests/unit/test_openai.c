@@ -88,6 +88,34 @@ Test(openai, inference_paths_are_routes)
 	cr_assert(route(HTTP1_HEAD, "/v1/models") == OPENAI_MODELS);
 	cr_assert(route(HTTP1_GET, "/v1/models/org/name") == OPENAI_MODEL);
 	cr_assert_str_eq(openai_route_name(OPENAI_CHAT), "chat");
+	cr_assert(route(HTTP1_GET, "/v1/responses/resp_0") == OPENAI_RESPONSE);
+	cr_assert(route(HTTP1_DELETE, "/v1/responses/resp_0") == OPENAI_RESPONSE);
+	cr_assert(route(HTTP1_POST, "/v1/responses/resp_0/cancel") == OPENAI_RESPONSE_CANCEL);
+	cr_assert(route(HTTP1_POST, "/v1/audio/transcriptions") == OPENAI_TRANSCRIPTIONS);
+	cr_assert(route(HTTP1_POST, "/v1/audio/translations") == OPENAI_TRANSLATIONS);
+}
+
+Test(openai, an_id_in_a_path_is_plain_letters_and_nothing_behind_it_but_cancel)
+{
+	static const char *const none[] = {
+		"/v1/responses/", "/v1/responses/.", "/v1/responses/..", "/v1/responses/a/",
+		"/v1/responses/../sleep", "/v1/responses/a%2fb", "/v1/responses/a;x",
+		"/v1/responses/a/cancel/", "/v1/responses//cancel", "/v1/responses/a/cancelled",
+		"/v1/responses/a/input_items", "/v1/responses/a b", "/v1/responses/a.b",
+	};
+	char longest[160] = "/v1/responses/";
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		cr_assert(route(HTTP1_GET, none[i]) == OPENAI_NONE, "%s", none[i]);
+		cr_assert(route(HTTP1_POST, none[i]) == OPENAI_NONE, "%s", none[i]);
+		cr_assert(openai_route_id(slice_str(none[i])).p == NULL, "%s", none[i]);
+	}
+	cr_assert(slice_eq_str(openai_route_id(SLICE_LIT("/v1/responses/aZ-_9")), "aZ-_9"));
+	cr_assert(slice_eq_str(openai_route_id(SLICE_LIT("/v1/responses/a/cancel")), "a"));
+	memset(longest + 14, 'a', OPENAI_ID_MAX_BYTES);
+	cr_assert(route(HTTP1_GET, longest) == OPENAI_RESPONSE);
+	longest[14 + OPENAI_ID_MAX_BYTES] = 'a';
+	cr_assert(route(HTTP1_GET, longest) == OPENAI_NONE);
 }
 
 Test(openai, engines_admin_routes_and_respelled_paths_are_not)
@@ -116,6 +144,10 @@ Test(openai, the_wrong_method_is_told_what_is_allowed)
 	cr_assert_str_eq(openai_route_allow(SLICE_LIT("/v1/completions")), "POST");
 	cr_assert_str_eq(openai_route_allow(SLICE_LIT("/v1/models")), "GET, HEAD");
 	cr_assert(openai_route_allow(SLICE_LIT("/sleep")) == NULL);
+	cr_assert(route(HTTP1_POST, "/v1/responses/a") == OPENAI_WRONG_METHOD);
+	cr_assert(route(HTTP1_HEAD, "/v1/responses/a") == OPENAI_WRONG_METHOD);
+	cr_assert(route(HTTP1_GET, "/v1/responses/a/cancel") == OPENAI_WRONG_METHOD);
+	cr_assert_str_eq(openai_route_allow(SLICE_LIT("/v1/responses/a")), "GET, DELETE");
 }
 
 /* --- bodies --- */
@@ -412,6 +444,73 @@ Test(openai, an_error_s_type_follows_its_status)
 	}
 }
 
+static void
+expect_error(enum openai_api api, bool event, const char *want)
+{
+	struct openai_error e = {.api = api, .status = 503, .code = "c", .message = "a\"b"};
+	char out[256];
+	ssize_t n = event ? openai_write_error_event(out, sizeof(out) - 1, &e, 12)
+			  : openai_write_error(out, sizeof(out) - 1, &e);
+
+	cr_assert(n > 0);
+	out[n] = '\0';
+	cr_assert_str_eq(out, want);
+	for (size_t cap = 0; cap < sizeof(out); cap++) {
+		char *small = malloc(cap ? cap : 1);
+		ssize_t r = event ? openai_write_error_event(small, cap, &e, 12)
+				  : openai_write_error(small, cap, &e);
+
+		cr_assert(r == -ENOSPC || (r > 0 && (size_t)r <= cap), "cap %zu: %zd", cap, r);
+		free(small);
+	}
+}
+
+Test(openai, an_error_is_in_the_words_of_its_api)
+{
+	expect_error(OPENAI_API_PLAIN, false,
+		     "{\"error\":{\"message\":\"a\\\"b\",\"type\":\"server_error\",\"param\":null,"
+		     "\"code\":\"c\"}}");
+	expect_error(OPENAI_API_RESPONSES, false,
+		     "{\"error\":{\"message\":\"a\\\"b\",\"type\":\"server_error\",\"param\":null,"
+		     "\"code\":\"c\"}}");
+	expect_error(OPENAI_API_MESSAGES, false,
+		     "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+		     "\"message\":\"a\\\"b\"}}");
+	expect_error(OPENAI_API_PLAIN, true,
+		     "data: {\"error\":{\"message\":\"a\\\"b\",\"type\":\"server_error\","
+		     "\"param\":null,\"code\":\"c\"}}\n\n");
+	expect_error(OPENAI_API_RESPONSES, true,
+		     "event: error\ndata: {\"type\":\"error\",\"message\":\"a\\\"b\","
+		     "\"param\":null,\"code\":\"c\",\"sequence_number\":12}\n\n");
+	expect_error(OPENAI_API_MESSAGES, true,
+		     "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
+		     "\"overloaded_error\",\"message\":\"a\\\"b\"}}\n\n");
+}
+
+Test(openai, anthropic_s_error_types_follow_the_status)
+{
+	static const struct {
+		unsigned    status;
+		const char *type;
+	} cases[] = {
+		{400, "invalid_request_error"}, {404, "not_found_error"},
+		{413, "request_too_large"}, {429, "rate_limit_error"}, {500, "api_error"},
+		{502, "api_error"}, {503, "overloaded_error"}, {504, "timeout_error"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct openai_error e = {.api = OPENAI_API_MESSAGES, .status = cases[i].status,
+					 .message = "m"};
+		char out[256], want[64];
+		ssize_t n = openai_write_error(out, sizeof(out) - 1, &e);
+
+		cr_assert(n > 0);
+		out[n] = '\0';
+		snprintf(want, sizeof(want), "{\"type\":\"%s\",", cases[i].type);
+		cr_assert(strstr(out, want) != NULL, "%u: %s", cases[i].status, out);
+	}
+}
+
 Test(openai, an_error_that_is_too_long_is_cut_and_stays_json)
 {
 	char message[400], out[300];
@@ -440,7 +539,7 @@ Test(openai, an_error_that_is_too_long_is_cut_and_stays_json)
 static enum openai_event
 kind(const char *data)
 {
-	return openai_event_kind((struct slice){data, strlen(data)});
+	return openai_event_kind(OPENAI_API_PLAIN, (struct slice){NULL, 0}, slice_str(data));
 }
 
 Test(openai, events_are_data_done_or_error)
@@ -490,6 +589,12 @@ Test(openai, usage_is_what_the_engine_said)
 	cr_assert(usage("{\"usage\":{\"prompt_tokens\":\"9\",\"cache_read_input_tokens\":6,"
 			"\"prompt_tokens_details\":{\"audio_tokens\":1}}}", &u));
 	cr_assert(u.prompt_tokens == OPENAI_TOKENS_UNKNOWN && u.cached_tokens == 6);
+	cr_assert(usage("{\"usage\":{\"input_tokens\":5,\"cache_read_input_tokens\":6,"
+			"\"cache_creation_input_tokens\":7,\"output_tokens\":1}}", &u));
+	cr_assert(u.prompt_tokens == 18 && u.cached_tokens == 6 && u.completion_tokens == 1);
+	cr_assert(usage("{\"usage\":{\"input_tokens\":4294967294,"
+			"\"cache_read_input_tokens\":4294967294}}", &u));
+	cr_assert(u.prompt_tokens == OPENAI_TOKENS_UNKNOWN - 1);
 	cr_assert(usage("{\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":1e99}}", &u));
 	cr_assert(u.prompt_tokens == OPENAI_TOKENS_UNKNOWN);
 }

@@ -97,6 +97,75 @@ Test(page, a_dead_process_keeps_its_count_and_nothing_is_doubled)
 	world_end(&w);
 }
 
+Test(page, a_counter_of_a_newer_build_is_shown_by_what_its_segment_says)
+{
+	struct counter_text *text;
+	struct view_world w;
+	char *page;
+
+	world_begin(&w);
+	text = &w.ingress.text[COUNTER_END];
+	*text = (struct counter_text){.name = "things_done", .type = "counter", .unit = "things"};
+	text[1] = (struct counter_text){.name = "no\nname", .type = "gauge", .unit = "bad"};
+	memset(&text[2], 'x', sizeof text[2]);
+	w.ingress.counter[COUNTER_END] = 12;
+	page = page_of(&w.view);
+	cr_assert_not(strstr(page, "things_done"));             /* not described yet */
+	free(page);
+	w.ingress.head->described = COUNTER_END + 3;
+	page = page_of(&w.view);
+	well_formed(page);
+	cr_assert(strstr(page, "\npointsman_other{name=\"things_done\",number=\""));
+	cr_assert(strstr(page, "process=\"ingress\",index=\"0\",incarnation=\"3\"} 12\n"));
+	cr_assert_not(strstr(page, "no\nname"));
+	cr_assert_not(strstr(page, "xxx"));
+	free(page);
+	world_end(&w);
+}
+
+Test(page, every_counter_fits_its_description)
+{
+	for (unsigned c = 1; c < COUNTER_END; c++) {
+		struct counter_text text;
+
+		cr_assert_lt(strlen(counter_info[c].name), sizeof text.name, "%s",
+			     counter_info[c].name);
+		cr_assert_lt(strlen(counter_info[c].unit), sizeof text.unit, "%s",
+			     counter_info[c].name);
+	}
+}
+
+Test(page, the_index_is_told_by_cause_by_class_and_by_group_of_slots)
+{
+	struct view_world w;
+	uint16_t id;
+	char *page;
+
+	world_begin(&w);
+	id = index_slot_take(w.writer, 0, 1, INDEX_EXACT, INDEX_OFFLOAD, 16);
+	for (uint64_t i = 1; i < 8; i++)
+		cr_assert(index_put(w.writer, id, i << 40 | i, NULL, 0));
+	index_slot_retire(w.writer, id);
+	index_scrub(w.writer, 3);
+	cr_assert_not(index_put(w.writer, id, 99, NULL, 0));    /* it is not live */
+	page = page_of(&w.view);
+	well_formed(page);
+	cr_assert(strstr(page, "\npointsman_index_refused_total{cause=\"dead\"} 1\n"));
+	cr_assert(strstr(page, "\npointsman_index_refused_total{cause=\"class_1\"} 0\n"));
+	cr_assert(strstr(page, "\npointsman_index_pool_used{class=\"1\"} "));
+	cr_assert_not(strstr(page, "pointsman_index_pool_used{class=\"0\"}"));  /* has none */
+	cr_assert(strstr(page, "\npointsman_index_slots{state=\"retired\",tier=\"offload\","
+			 "role=\"exact\"} 1\n"));
+	cr_assert(strstr(page, "\npointsman_index_slot_blocks{state=\"retired\",tier=\"offload\","
+			 "role=\"exact\"} 4\n"));
+	cr_assert(strstr(page, "\npointsman_index_slots{state=\"live\",tier=\"gpu\","
+			 "role=\"exact\"} 0\n"));
+	cr_assert(strstr(page, "\npointsman_index_scrubbed_total 3\n"));
+	cr_assert(strstr(page, "\npointsman_index_slots_free 99\n"));
+	free(page);
+	world_end(&w);
+}
+
 Test(page, names_with_quotes_and_newlines_stay_inside_their_label)
 {
 	struct view_world w;

@@ -14,6 +14,9 @@
 #include "actors/common/config.h"
 
 #define GENERATION 3u
+#define TOKEN 0xfeedf00d12345678u
+#define NAME "pol.3.9.feedf00d12345678"
+#define NAME_LEN (sizeof NAME - 1)
 #define LATE_MS 10000           /* an event that never comes ends the test */
 
 struct stage {
@@ -78,6 +81,8 @@ spawn(struct stage *s, const char *bad_config)
 		.generation = GENERATION,
 		.run_dir = slice_str(s->run_dir),
 		.log_level = 0,
+		.rights = 1,
+		.token = TOKEN,
 	};
 	struct msg_go go = {0};
 
@@ -85,6 +90,7 @@ spawn(struct stage *s, const char *bad_config)
 	send_segment(s, SEGMENT_PROCESS, ROLE_POLICY, POLICY_INC, s->w.process.seg.fd);
 	send_segment(s, SEGMENT_CONFIG, ROLE_SUPERVISOR, GENERATION, s->config.fd);
 	send_segment(s, SEGMENT_ROWS, ROLE_SUPERVISOR, 0, s->w.rows.seg.fd);
+	send_segment(s, SEGMENT_PINS, ROLE_INGRESS, 0, s->w.pins.seg.fd);
 	if (!bad_config)
 		send_segment(s, SEGMENT_INDEX, ROLE_KVEVENTS, 0, s->w.index_seg.fd);
 	send_segment(s, SEGMENT_COLUMN, ROLE_INGRESS, 5, s->w.column.seg.fd);
@@ -96,11 +102,15 @@ spawn(struct stage *s, const char *bad_config)
 static void
 prepare(struct stage *s)
 {
+	char folder[80];
+
 	memset(s, 0, sizeof *s);
 	make_segments(&s->w, "PredictedTTFT");
 	cr_assert_eq(config_create(&s->config, s->w.manifest, GENERATION), 0);
 	strcpy(s->run_dir, "/tmp/pm-policy-XXXXXX");
 	cr_assert_not_null(mkdtemp(s->run_dir));
+	snprintf(folder, sizeof folder, "%s/ingress", s->run_dir);
+	cr_assert_eq(mkdir(folder, 0700), 0);
 }
 
 /* A message of the policy process to its ingress; without one in wait_ms MSG_none. */
@@ -114,7 +124,7 @@ to_ingress(struct stage *s, int wait_ms)
 	if (zmq_poll(&item, 1, wait_ms) <= 0)
 		return m;
 	int n = zmq_recv(s->router, who, sizeof who, 0);
-	cr_assert(n == 7 && memcmp(who, "pol.3.9", 7) == 0, "%.*s", n, who);
+	cr_assert(n == (int)NAME_LEN && memcmp(who, NAME, NAME_LEN) == 0, "%.*s", n, who);
 	n = zmq_recv(s->router, s->frame, sizeof s->frame, 0);
 	cr_assert_eq(msg_unpack(s->frame, (size_t)n, &m), 0);
 	return m;
@@ -127,7 +137,7 @@ as_ingress(struct stage *s, enum msg_id id, const void *msg)
 	ssize_t n = msg_pack(id, msg, frame, sizeof frame);
 
 	cr_assert_gt(n, 0);
-	cr_assert_eq(zmq_send(s->router, "pol.3.9", 7, ZMQ_SNDMORE), 7);
+	cr_assert_eq(zmq_send(s->router, NAME, NAME_LEN, ZMQ_SNDMORE), NAME_LEN);
 	cr_assert_eq(zmq_send(s->router, frame, (size_t)n, 0), (int)n);
 }
 
@@ -193,8 +203,10 @@ gone(struct stage *s)
 	close(s->sock);
 	segment_detach(&s->config);
 	end(&s->w);
-	snprintf(path, sizeof path, "%s/policy.0.5.sock", s->run_dir);
+	snprintf(path, sizeof path, "%s/ingress/policy.0.5.sock", s->run_dir);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/ingress", s->run_dir);
+	rmdir(path);
 	rmdir(s->run_dir);
 }
 
@@ -366,7 +378,7 @@ Test(policy, garbage_is_counted_and_harms_nobody)
 	born(&s);
 	memset(junk, 0xdd, sizeof junk);
 	for (int i = 0; i < 3; i++) {
-		cr_assert_eq(zmq_send(s.router, "pol.3.9", 7, ZMQ_SNDMORE), 7);
+		cr_assert_eq(zmq_send(s.router, NAME, NAME_LEN, ZMQ_SNDMORE), NAME_LEN);
 		cr_assert_eq(zmq_send(s.router, junk, sizeof junk, 0), (int)sizeof junk);
 	}
 	struct msg_ask nowhere = {.slot = UINT32_MAX, .slot_gen = 1, .ask = 1};

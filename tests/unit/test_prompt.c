@@ -147,6 +147,8 @@ Test(prompt, requests_that_cannot_hit_or_hold_media_are_known)
 	cr_assert_not(may_hit(
 		"{\"messages\":[{\"content\":[{\"type\":\"input_audio\",\"input_audio\":{}}]}]}"));
 	cr_assert_not(may_hit("{\"prompt\":[1],\"prompt_logprobs\":1}"));
+	cr_assert_not(may_hit("{\"token_ids\":[1],\"features\":{\"mm_hashes\":{}}}"));
+	cr_assert(may_hit("{\"token_ids\":[1],\"features\":null}"));
 	cr_assert_not(may_hit("{\"prompt\":[1],\"truncate_prompt_tokens\":-1}"));
 }
 

@@ -50,6 +50,15 @@ Test(relay_head, credentials_and_hop_by_hop_fields_stay_behind)
 			      "content-length: 17\r\n\r\n");
 }
 
+Test(relay_head, what_a_client_proves_itself_by_is_a_credential)
+{
+	cr_assert(relay_is_credential(SLICE_LIT("Authorization")));
+	cr_assert(relay_is_credential(SLICE_LIT("cookie")));
+	cr_assert(relay_is_credential(SLICE_LIT("X-Api-Key")));
+	cr_assert(relay_is_credential(SLICE_LIT("Proxy-Authorization")));
+	cr_assert_not(relay_is_credential(SLICE_LIT("X-Request-Id")));
+}
+
 Test(relay_head, rank_is_named_where_ranks_share_a_port)
 {
 	char buf[2048];
@@ -94,7 +103,8 @@ Test(relay_head, answer_says_who_served_it_and_a_worker_cannot_forge_that)
 	buf[n] = '\0';
 	cr_assert_str_eq(buf,
 			 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-			 "x-pointsman-request-id: 0000000000000001\r\nx-pointsman-attempts: 1\r\n"
+			 "x-pointsman-request-id: 0000000000000001\r\n"
+			 "x-request-id: 0000000000000001\r\nx-pointsman-attempts: 1\r\n"
 			 "x-pointsman-worker: w1\r\nx-pointsman-model: m\r\ntransfer-encoding: "
 			 "chunked\r\n\r\n");
 	to.minor = false;
@@ -104,6 +114,28 @@ Test(relay_head, answer_says_who_served_it_and_a_worker_cannot_forge_that)
 	buf[n] = '\0';
 	cr_assert_null(strstr(buf, "chunked"), "never to an HTTP/1.0 client");
 	cr_assert_not_null(strstr(buf, "\r\nconnection: close\r\n"));
+}
+
+Test(relay_head, answer_has_the_clients_request_id_and_never_the_attempts)
+{
+	const char *text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
+			   "X-Request-Id: 0000000000000001-1\r\n\r\n";
+	struct relay_to_client to = {.request_id = 1,
+				     .client_id = slice_str("mine, of today"),
+				     .attempts = 1,
+				     .keep_alive = true,
+				     .minor = true};
+	struct http1_response rs;
+	const char *why;
+	char buf[2048];
+	ssize_t n;
+
+	cr_assert_gt(http1_parse_response(text, strlen(text), false, NULL, &rs, &why), 0);
+	n = relay_write_response(buf, sizeof buf - 1, &rs, &to);
+	cr_assert_gt(n, 0);
+	buf[n] = '\0';
+	cr_assert_not_null(strstr(buf, "\r\nx-request-id: mine, of today\r\n"));
+	cr_assert_null(strstr(buf, "-1\r\n"));
 }
 
 static const char *

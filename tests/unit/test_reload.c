@@ -134,6 +134,8 @@ perform(struct world *w, const struct reload_action *a)
 		break;
 	case RELOAD_DO_SERVING:
 		cr_assert_gt(a->generation, w->serving);
+		cr_assert_eq(a->old, w->serving, "%u in force instead of %u, not of %u",
+			     a->generation, w->serving, a->old);
 		check_all_ask(w, w->m.want);
 		w->may_roll_back = w->serving != 0;
 		w->serving = a->generation;
@@ -615,4 +617,33 @@ Test(reload, hole_kills_that_process)
 	cr_assert(!w.proc[active].alive);
 	settle(&w);
 	cr_assert_neq(w.m.want, active);
+}
+
+Test(reload, whoever_came_after_the_switch_asks_nobody_until_it_says_so)
+{
+	static struct world w;
+	struct in *in[2];
+	uint32_t policy;
+
+	start(&w, 1);
+	w.ins_wanted = 2;
+	load_answer(&w);
+	policy = w.m.policy[0].incarnation;
+	for (unsigned i = 0; i < 2; i++) {
+		in_birth(&w);
+		in[i] = &w.in[i];
+	}
+	w.proc[policy].ready = true;
+	policy_tell(&w, policy);
+	for (unsigned i = 0; i < 2; i++) {
+		in[i]->ready = true;
+		say(&w, (struct reload_event){.type = RELOAD_INGRESS_READY, .ingress = in[i]->inc});
+		cr_assert(!reload_all_ask(&w.m), "ready, and nobody to ask");
+		say(&w, (struct reload_event){.type = RELOAD_REACHABLE, .ingress = in[i]->inc,
+					      .policy = policy});
+		say(&w, (struct reload_event){.type = RELOAD_ACTIVE, .ingress = in[i]->inc,
+					      .policy = policy});
+		cr_assert(reload_all_ask(&w.m));
+		cr_assert_gt(w.m.serving, 0);
+	}
 }

@@ -2,19 +2,10 @@
 #include <criterion/criterion.h>
 
 #include "shm/reverse.h"
+#include "tests/random.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-static uint64_t
-random_next(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
 
 static struct reverse *
 table(size_t expected)
@@ -91,7 +82,7 @@ Test(reverse, another_chain_for_a_known_hash_stands_and_is_told)
 	reverse_free(&r);
 }
 
-Test(reverse, a_saturated_count_never_goes_down)
+Test(reverse, copies_beyond_what_can_be_counted_are_not_believed_in)
 {
 	struct reverse *r = table(10);
 	unsigned count = 0;
@@ -99,9 +90,10 @@ Test(reverse, a_saturated_count_never_goes_down)
 	for (unsigned i = 0; i < 5000; i++)
 		reverse_add(r, 5, 50, &count);
 	cr_assert_eq(count, 4095u);
-	for (unsigned i = 0; i < 5000; i++)
+	for (unsigned i = 0; i < 4095; i++)
 		cr_assert_eq(reverse_drop(r, 5, &count), 50u);
-	cr_assert_eq(count, 4095u);
+	cr_assert_eq(count, 0u);
+	cr_assert_eq(reverse_find(r, 5), 0u);
 	reverse_free(&r);
 }
 
@@ -166,4 +158,40 @@ Test(reverse, agrees_with_a_plain_array_through_growth_and_shifts)
 		cr_assert_eq(walked, live);
 		reverse_free(&r);
 	}
+}
+
+/* A table grows inside the batch that fills it: what was there is found at every size. */
+Test(reverse, what_was_added_is_found_before_and_after_each_growth)
+{
+	struct reverse *r = table(0);
+	size_t walked = 0;
+	unsigned count;
+
+	for (uint64_t i = 1; i <= 40000; i++) {
+		/* Looked up just before and just after, whether it made the table grow or not. */
+		uint64_t old = 1 + i * 7919 % (i > 1 ? i - 1 : 1);
+
+		cr_assert_eq(reverse_find(r, old), i > 1 ? old + 5 : 0u);
+		cr_assert_eq(reverse_add(r, i, i + 5, &count), 0);
+		cr_assert_eq(count, 1u);
+		cr_assert_eq(reverse_find(r, i), i + 5);
+		cr_assert_eq(reverse_find(r, old), old + 5);
+		cr_assert_eq(reverse_find(r, i + 1000000), 0u);
+		if (i % 3 == 0) {               /* counts outlive growth too */
+			cr_assert_eq(reverse_add(r, i / 3, i / 3 + 5, &count), 0);
+			cr_assert_eq(count, 2u);
+		}
+		if ((i & (i - 1)) == 0)
+			for (uint64_t k = 1; k <= i; k++)
+				cr_assert_eq(reverse_find(r, k), k + 5);
+	}
+	cr_assert_eq(reverse_size(r), 40000u);
+	reverse_walk(r, walk_count, &walked);
+	cr_assert_eq(walked, 40000u);
+	for (uint64_t i = 1; i <= 40000; i++) {
+		cr_assert_eq(reverse_drop(r, i, &count), i + 5);
+		cr_assert_eq(count, i <= 13333 ? 1u : 0u);
+	}
+	cr_assert_eq(reverse_size(r), 13333u);
+	reverse_free(&r);
 }

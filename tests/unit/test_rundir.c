@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ make(struct supervisor *s)
 	log_open("test", 0, 0, 0, LEVEL_ERROR);
 }
 
+static const char *const folders[] = {"ingress", "kvevents", "metrics", "admin"};
+
 static void
 clean(void)
 {
@@ -36,6 +39,10 @@ clean(void)
 	for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, names[i]);
 		unlink(path);
+	}
+	for (unsigned i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, folders[i]);
+		rmdir(path);
 	}
 	rmdir(dir);
 }
@@ -115,6 +122,85 @@ Test(rundir, stranger_that_got_the_same_pid_is_left_alone, .fini = clean)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	rundir_close(&second);
+}
+
+static struct stat
+status(const char *name)
+{
+	struct stat st = {0};
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	cr_assert_eq(lstat(path, &st), 0, "%s: %s", path, strerror(errno));
+	return st;
+}
+
+Test(rundir, each_role_that_binds_sockets_has_a_folder_of_its_own_and_operators_enter_one,
+     .fini = clean)
+{
+	const char *why = "";
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can give folders away");
+	make(&first);
+	first.uids = true;
+	first.options.first_uid = 60800;
+	cr_assert_eq(rundir_open(&first, &why), 0, "%s", why);
+	rundir_close(&first);                   /* again: from what a predecessor left */
+	cr_assert_eq(rundir_open(&first, &why), 0, "%s", why);
+	for (unsigned i = 0; i < 3; i++) {
+		struct stat st = status(folders[i]);
+		uid_t uid = 60800 + process_role_parse(folders[i]);
+
+		cr_assert(st.st_uid == uid && st.st_gid == uid, "%s %u", folders[i], st.st_uid);
+		cr_assert_eq(st.st_mode & 07777, 0750, "%s %o", folders[i], st.st_mode);
+	}
+	cr_assert_eq(status("admin").st_uid, 60800 + ROLE_ADMIN);
+	cr_assert_eq(status("admin").st_gid, status(".").st_gid);
+	cr_assert_eq(status("admin").st_mode & 07777, 02750);
+	cr_assert_eq(status(".").st_mode & 07777, 0701);        /* made 0700 by mkdtemp */
+	cr_assert_eq(status("pids").st_mode & 0777, 0600);
+	cr_assert(S_ISLNK(status("admin.sock").st_mode));
+	rundir_close(&first);
+}
+
+/* Started as root without user ids where one with them ran: its processes have no capabilities, so
+ * a folder of another id would be closed to them. */
+Test(rundir, folders_of_other_ids_become_ours_without_them, .fini = clean)
+{
+	const char *why = NULL;
+	char path[128];
+	struct stat st;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root");
+	make(&first);
+	first.uids = true;
+	first.options.first_uid = 60800;
+	cr_assert_eq(rundir_open(&first, &why), 0, "%s", why);
+	rundir_close(&first);
+	make(&second);
+	cr_assert_eq(rundir_open(&second, &why), 0, "%s", why);
+	for (unsigned i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, folders[i]);
+		cr_assert_eq(stat(path, &st), 0);
+		cr_assert_eq(st.st_uid, geteuid(), "%s", path);
+		cr_assert_eq(st.st_gid, getegid(), "%s", path);
+	}
+	rundir_close(&second);
+}
+
+Test(rundir, a_link_in_the_place_of_a_folder_is_refused, .fini = clean)
+{
+	const char *why = "";
+	char path[128];
+
+	make(&first);
+	snprintf(path, sizeof path, "%s/ingress", dir);
+	cr_assert_eq(symlink("/tmp", path), 0);
+	cr_assert_lt(rundir_open(&first, &why), 0);
+	cr_assert_str_eq(why, "cannot make the roles' folders in the run directory");
+	unlink(path);
 }
 
 Test(rundir, stale_sockets_go_and_other_files_stay, .fini = clean)

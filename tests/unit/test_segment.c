@@ -1,5 +1,6 @@
 /* shm/segment: who may attach, who may write. */
 #include <criterion/criterion.h>
+#include <string.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -87,6 +88,38 @@ Test(rows, a_row_is_found_by_uid_once_its_intent_stands)
 	rows_detach(&rows);
 }
 
+Test(rows, a_text_is_told_only_whole_and_of_the_generation_asked_for)
+{
+	struct row_text one = {.set = "s", .member = "m", .url = "http://h:1", .model = "a"}, got;
+	struct rows rows, view;
+
+	memset(one.pad, 'x', sizeof one.pad);
+	cr_assert_eq(rows_create(&rows, 8), 0);
+	cr_assert_eq(rows_attach(&view, segment_readonly_fd(&rows.seg), false), 0);
+	rows_text_write(&rows, 3, &one);
+	rows.row[3].row_gen = 1;
+	cr_assert_not(rows_text_read(&view, 3, 1, &got));       /* intent NONE: being made */
+	rows.row[3].intent = INTENT_SERVE;
+	cr_assert(rows_text_read(&view, 3, 1, &got));
+	cr_assert_str_eq(got.model, "a");
+	cr_assert_str_eq(got.url, "http://h:1");
+	cr_assert_not(rows_text_read(&view, 3, 2, &got));
+
+	rows.row[3].intent = INTENT_NONE;                       /* re-added, stopped half-way */
+	memset(&one, 'y', sizeof one);
+	rows_text_write(&rows, 3, &one);
+	cr_assert_not(rows_text_read(&view, 3, 1, &got));
+	cr_assert_str_eq(got.model, "a");
+	rows.row[3].row_gen = 2;
+	cr_assert_not(rows_text_read(&view, 3, 2, &got));
+	rows.row[3].intent = INTENT_SERVE;
+	cr_assert_not(rows_text_read(&view, 3, 1, &got));
+	cr_assert(rows_text_read(&view, 3, 2, &got));
+	cr_assert_eq(strlen(got.model), sizeof got.model - 1);  /* ended, whatever it holds */
+	rows_detach(&view);
+	rows_detach(&rows);
+}
+
 Test(rows, a_reading_comes_back_whole_and_state_follows_intent_and_health)
 {
 	static struct row row;
@@ -109,4 +142,17 @@ Test(rows, a_reading_comes_back_whole_and_state_follows_intent_and_health)
 	cr_assert_eq(row_state(&row, &out), ROW_UP);
 	row.intent = INTENT_DRAIN;
 	cr_assert_eq(row_state(&row, &out), ROW_DRAINING);
+}
+
+Test(rows, the_health_of_a_rows_last_owner_is_not_its_next_ones)
+{
+	static struct row row;
+	struct row_reading r = {.health = HEALTH_UP};
+
+	row.intent = INTENT_SERVE;
+	row.health_since_ns = 5;
+	row.since_ns = 9;                       /* re-added since */
+	cr_assert_eq(row_state(&row, &r), ROW_UNPROVEN);
+	row.health_since_ns = 9;
+	cr_assert_eq(row_state(&row, &r), ROW_UP);
 }

@@ -29,8 +29,10 @@ Test(shares, every_segment_has_at_most_one_writing_process)
 
 		for (unsigned r = 0; r < sizeof readers / sizeof readers[0]; r++)
 			writers += access_of(kind, ROLE_INGRESS, 5, readers[r], 5) == SHARE_WRITE;
-		/* Lines of a row have one writer each: metrics and kvevents share the segment. */
-		cr_assert_leq(writers, kind == SEGMENT_ROWS ? 2 : 1, "%s", segment_kind_name(kind));
+		/* Lines of a row have one writer each: metrics and kvevents share the segment.
+		 * Pins have no owner: every ingress writes, and no other role. */
+		cr_assert_leq(writers, kind == SEGMENT_ROWS ? 2 : 1, "%s",
+			      segment_kind_name(kind));
 	}
 }
 
@@ -43,6 +45,21 @@ Test(shares, another_incarnation_never_writes_what_its_predecessor_wrote)
 		cr_assert_eq(access_of(own[i], ROLE_INGRESS, 5, ROLE_INGRESS, 5), SHARE_WRITE);
 		cr_assert_neq(access_of(own[i], ROLE_INGRESS, 5, ROLE_INGRESS, 6), SHARE_WRITE);
 	}
+}
+
+Test(shares, every_ingress_writes_where_responses_are_kept_and_nobody_else_does)
+{
+	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_INGRESS, 6), SHARE_WRITE);
+	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_INGRESS, 7), SHARE_WRITE);
+	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_POLICY, 8), SHARE_READ);
+	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_KVEVENTS, 8), SHARE_NO);
+	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_METRICS, 8), SHARE_NO);
+}
+
+Test(shares, every_ingress_reads_the_columns_of_all_others)
+{
+	cr_assert_eq(access_of(SEGMENT_COLUMN, ROLE_INGRESS, 5, ROLE_INGRESS, 6), SHARE_READ);
+	cr_assert_eq(access_of(SEGMENT_SLOTS, ROLE_INGRESS, 5, ROLE_INGRESS, 6), SHARE_NO);
 }
 
 Test(shares, only_policy_reads_what_people_wrote)
@@ -85,4 +102,52 @@ Test(shares, reader_gets_a_descriptor_that_cannot_be_mapped_for_writing)
 	cr_assert_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
 	cr_assert_eq(errno, EACCES);
 	cr_assert_eq(roster_attach(&roster, fd), 0);
+}
+
+Test(shares, what_a_process_wrote_is_shared_though_it_dies_before_the_switch_is_over)
+{
+	static struct supervisor s;
+	static struct child admin = {.role = ROLE_ADMIN, .incarnation = 2};
+	struct roster any;
+	char buf[1024];
+	int pair[2], fd;
+
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		s.client[i].fd = -1;
+	cr_assert_eq(roster_create(&any), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	admin.sock = pair[0];
+	s.child[0] = &admin;
+	cr_assert_eq(shares_add(&s, &any.seg, SEGMENT_PROCESS, ROLE_POLICY, 0, 7, 1), 0);
+	shares_announce_owner(&s, 7);
+	cr_assert_lt(msg_recv_fd(pair[1], buf, sizeof buf, &fd), 0, "it can wait");
+	shares_flush_owner(&s, 8);
+	cr_assert_lt(msg_recv_fd(pair[1], buf, sizeof buf, &fd), 0, "another died");
+	shares_flush_owner(&s, 7);
+	cr_assert_gt(msg_recv_fd(pair[1], buf, sizeof buf, &fd), 0);
+	cr_assert_geq(fd, 0);
+	close(fd);
+	shares_flush(&s, clock_mono());
+	cr_assert_lt(msg_recv_fd(pair[1], buf, sizeof buf, &fd), 0, "once");
+	roster_detach(&any);
+}
+
+Test(shares, keys_go_to_those_who_use_them_and_to_no_tool)
+{
+	static const struct {
+		enum segment_kind kind;
+		enum process_role reader;
+	} table[] = {{SEGMENT_SECRETS, ROLE_INGRESS}, {SEGMENT_TRUST, ROLE_POLICY},
+		     {SEGMENT_PROBES, ROLE_METRICS}};
+
+	for (unsigned i = 0; i < sizeof table / sizeof table[0]; i++) {
+		struct share share = {.kind = table[i].kind, .role = ROLE_SUPERVISOR,
+				      .generation = 4};
+
+		for (unsigned role = ROLE_INGRESS; role < ROLE_COUNT; role++)
+			cr_expect_eq(share_access(&share, (enum process_role)role, 9, 4),
+				     role == (unsigned)table[i].reader ? SHARE_READ : SHARE_NO,
+				     "%s", segment_kind_name(table[i].kind));
+		cr_expect_eq(share_access(&share, table[i].reader, 9, 5), SHARE_NO);
+	}
 }

@@ -75,6 +75,43 @@ Test(show, ready_says_each_thing_that_is_missing)
 	world_end(&w);
 }
 
+Test(show, ready_ends_where_an_ingress_says_what_is_short)
+{
+	static const enum counter gauges[] = {COUNTER_crowded_slots, COUNTER_crowded_arena,
+					      COUNTER_crowded_connections,
+					      COUNTER_crowded_questions};
+	static const char *const said[] = {
+		"ingress 0: request slots nearly all in use",
+		"ingress 0: memory for request bodies nearly all in use",
+		"ingress 0: client connections nearly all in use",
+		"ingress 0: questions to the policy process nearly all in use",
+	};
+	struct view_world w;
+	json_t *why;
+
+	world_begin(&w);
+	w.roster.head->generation = 1;
+	enter(&w, 1, ROLE_POLICY, ROSTER_ACTIVE);
+	enter(&w, 2, ROLE_INGRESS, ROSTER_READY);
+	w.roster.entry[2].incarnation = WORLD_INGRESS;
+	for (unsigned i = 0; i < 4; i++) {
+		count_set(&w.ingress, gauges[i], 1);
+		cr_assert_not(pm_show_ready(&w.view, &why));
+		cr_assert_eq(json_array_size(why), 1);
+		cr_assert_str_eq(json_string_value(json_array_get(why, 0)), said[i]);
+		json_decref(why);
+		count_set(&w.ingress, gauges[i], 0);
+		cr_assert(pm_show_ready(&w.view, &why));
+		json_decref(why);
+	}
+	count_set(&w.ingress, COUNTER_crowded_slots, 1);
+	w.roster.entry[2].state = ROSTER_DRAINING;      /* replaced: what it lacks is no matter */
+	enter(&w, 4, ROLE_INGRESS, ROSTER_READY);
+	cr_assert(pm_show_ready(&w.view, &why));
+	json_decref(why);
+	world_end(&w);
+}
+
 Test(show, what_a_worker_did_not_say_is_null_not_zero)
 {
 	struct view_world w;
@@ -87,6 +124,31 @@ Test(show, what_a_worker_did_not_say_is_null_not_zero)
 	cr_assert(json_is_null(json_object_get(reading, "running")));
 	cr_assert(json_is_null(json_object_get(reading, "engine_start")));
 	cr_assert_float_eq(json_real_value(json_object_get(reading, "kv_usage")), 0.25, 1e-6);
+	json_decref(o);
+	world_end(&w);
+}
+
+Test(show, a_worker_says_why_its_state_is_so_and_since_when)
+{
+	struct view_world w;
+	struct row_reading r;
+	json_t *o, *reading;
+
+	world_begin(&w);
+	row_reading_read(&w.rows.row[0], &r);
+	r.health_why = WHY_STATUS;
+	r.metrics_why = WHY_NO_PAGE;
+	r.status = 500;
+	row_reading_write(&w.rows.row[0], &r);
+	atomic_store(&w.rows.row[0].health_since_ns, clock_mono() - 3000000000u);
+	o = pm_show_workers(&w.view);
+	reading = json_object_get(json_array_get(json_object_get(o, "workers"), 0), "reading");
+	cr_assert_str_eq(json_string_value(json_object_get(reading, "health_why")), "status");
+	cr_assert_str_eq(json_string_value(json_object_get(reading, "metrics_why")), "no-page");
+	cr_assert_eq(world_number(reading, "http_status"), 500);
+	cr_assert_geq(json_number_value(json_object_get(reading, "health_since_s")), 3);
+	cr_assert(json_is_null(json_object_get(reading, "metrics_since_s")));
+	cr_assert(json_is_false(json_object_get(reading, "stale")));
 	json_decref(o);
 	world_end(&w);
 }
@@ -162,6 +224,25 @@ Test(show, explain_joins_decision_and_outcome_and_compares_them)
 	cr_assert_eq(world_number(compare, "ttft_error_us"), -2000);
 	cr_assert_eq(world_number(compare, "prompt_tokens_error"), -1);
 	cr_assert(json_is_null(json_object_get(compare, "cached_tokens_error"))); /* unknown */
+	json_decref(o);
+	world_end(&w);
+}
+
+Test(show, explain_does_not_call_overwritten_what_is_not_in_view)
+{
+	struct view_world w;
+	json_t *o;
+
+	world_begin(&w);
+	world_outcome(&w, WORLD_ID(1), true);
+	o = pm_show_explain(&w.view, WORLD_ID(1));
+	cr_assert(strstr(world_text(o, "why"), "overwritten"), "%s", world_text(o, "why"));
+	json_decref(o);
+	for (unsigned i = 0; i < w.view.n_processes; i++)
+		if (w.view.process[i].role == ROLE_POLICY)
+			w.view.process[i].incarnation += 100;
+	o = pm_show_explain(&w.view, WORLD_ID(1));
+	cr_assert(strstr(world_text(o, "why"), "too new"), "%s", world_text(o, "why"));
 	json_decref(o);
 	world_end(&w);
 }

@@ -17,6 +17,8 @@ struct worker {
 	uint16_t port;
 };
 
+#define at(at_port) (&(struct fetch_peer){.host = "127.0.0.1", .port = (at_port)})
+
 /* Started beside this very test binary; its ready line says where it listens. */
 static struct worker
 worker_start(void)
@@ -87,10 +89,10 @@ Test(tokensource, a_worker_says_the_ids_and_they_are_kept)
 	cr_assert_eq(tokensource_new(&t), 0);
 	cr_assert_not(tokensource_find(t, key, &ids, &n));
 	cr_assert_eq(
-		tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()),
+		tokensource_request(t, key, at(w.port), chat, strlen(chat), clock_mono()),
 		0);
 	cr_assert_eq(
-		tokensource_request(t, key, "127.0.0.1", w.port, chat, strlen(chat), clock_mono()),
+		tokensource_request(t, key, at(w.port), chat, strlen(chat), clock_mono()),
 		0, "joins the call under way");
 	cr_assert_null(collect(t, &got));
 	cr_assert(got.lo == key.lo && got.hi == key.hi);
@@ -103,7 +105,7 @@ Test(tokensource, a_worker_says_the_ids_and_they_are_kept)
 	 * understood */
 	const char prompt[] = "{\"model\":\"m\",\"prompt\":\"abcdefgh\"}";
 	struct token_key other = tokensource_key(prompt, strlen(prompt));
-	cr_assert_eq(tokensource_request(t, other, "127.0.0.1", w.port, prompt, strlen(prompt),
+	cr_assert_eq(tokensource_request(t, other, at(w.port), prompt, strlen(prompt),
 					 clock_mono()),
 		     0);
 	cr_assert_null(collect(t, &got));
@@ -124,7 +126,7 @@ Test(tokensource, a_refusal_says_why_and_the_worker_is_asked_again)
 
 	tokensource_new(&t);
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(tokensource_request(t, key, "127.0.0.1", w.port, bad, strlen(bad),
+		cr_assert_eq(tokensource_request(t, key, at(w.port), bad, strlen(bad),
 						 clock_mono()),
 			     0);
 		cr_assert_str_eq(collect(t, &got), "worker answered with an error");
@@ -159,12 +161,12 @@ Test(tokensource, a_worker_that_cannot_be_reached_rests_for_a_second)
 	mono_ns now = clock_mono();
 
 	tokensource_new(&t);
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now), 0);
+	cr_assert_eq(tokensource_request(t, key, at(port), chat, strlen(chat), now), 0);
 	cr_assert_str_eq(collect(t, &got), "worker cannot be reached");
 	now = clock_mono();
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), now),
+	cr_assert_eq(tokensource_request(t, key, at(port), chat, strlen(chat), now),
 		     -EHOSTDOWN);
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat),
+	cr_assert_eq(tokensource_request(t, key, at(port), chat, strlen(chat),
 					 now + TOKENSOURCE_REST_NS),
 		     0);
 	cr_assert_str_eq(collect(t, &got), "worker cannot be reached");
@@ -181,7 +183,7 @@ Test(tokensource, a_worker_that_is_silent_is_given_up_after_two_seconds)
 	mono_ns before = clock_mono();
 
 	tokensource_new(&t);
-	cr_assert_eq(tokensource_request(t, key, "127.0.0.1", port, chat, strlen(chat), before), 0);
+	cr_assert_eq(tokensource_request(t, key, at(port), chat, strlen(chat), before), 0);
 	cr_assert_str_eq(collect(t, &got), "no answer in time");
 	cr_assert_geq(clock_mono() - before, TOKENSOURCE_CALL_NS - 100000000ull);
 	tokensource_free(&t);
@@ -199,7 +201,7 @@ Test(tokensource, ends_cleanly_with_calls_under_way_and_bounds_them)
 	for (int i = 0; i < (int)TOKENSOURCE_CALLS + 10; i++) {
 		int len = snprintf(text, sizeof text, "{\"prompt\":\"%d\"}", i);
 
-		if (tokensource_request(t, tokensource_key(text, (size_t)len), "127.0.0.1", port,
+		if (tokensource_request(t, tokensource_key(text, (size_t)len), at(port),
 					text, (size_t)len, clock_mono()) == -EBUSY)
 			refused++;
 	}

@@ -38,7 +38,7 @@ Test(view, a_reading_ages_and_a_row_without_intent_is_not_there)
 
 	world_begin(&w);
 	cr_assert(pm_view_worker(&w.view, 0, clock_mono(), &worker) && worker.fresh);
-	cr_assert(pm_view_worker(&w.view, 0, clock_mono() + PM_VIEW_READING_NS + 1000000000u,
+	cr_assert(pm_view_worker(&w.view, 0, clock_mono() + ROW_READING_GOOD_NS + 1000000000u,
 				 &worker));
 	cr_assert_not(worker.fresh);
 	w.rows.row[1].intent = INTENT_REMOVE;

@@ -2,6 +2,7 @@
  * them. */
 #pragma once
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "actors/common/show.h"
@@ -13,11 +14,16 @@ struct view_world {
 	struct process_segment ingress, policy;
 	struct column column;
 	struct slots slots;
+	struct segment index;
+	struct index_writer *writer;            /* of that index */
 	struct pm_view view;
 };
 
 #define WORLD_INGRESS 3u                /* incarnations */
 #define WORLD_POLICY 2u
+#define WORLD_BLOCKS 1000u              /* of the index, and its slot ids and seed */
+#define WORLD_IDS 100u
+#define WORLD_SEED 7u
 #define WORLD_ID(n) ((uint64_t)WORLD_INGRESS << 40 | (n))
 
 static inline void
@@ -62,6 +68,8 @@ world_begin(struct view_world *w)
 	cr_assert_eq(process_create(&w->policy, ROLE_POLICY, 0, WORLD_POLICY, 1, 32768), 0);
 	cr_assert_eq(column_create(&w->column, 0, WORLD_INGRESS, 16), 0);
 	cr_assert_eq(slots_create(&w->slots, 0, WORLD_INGRESS, 8), 0);
+	cr_assert_eq(index_create(&w->index, WORLD_BLOCKS, WORLD_IDS, WORLD_SEED), 0);
+	cr_assert_eq(index_writer_open(&w->writer, fcntl(w->index.fd, F_DUPFD_CLOEXEC, 3)), 0);
 	pm_view_init(&w->view);
 	world_hand(&w->view, &w->rows.seg, SEGMENT_ROWS, ROLE_SUPERVISOR, 0, 0);
 	world_hand(&w->view, &w->roster.seg, SEGMENT_ROSTER, ROLE_SUPERVISOR, 0, 0);
@@ -69,6 +77,7 @@ world_begin(struct view_world *w)
 	world_hand(&w->view, &w->policy.seg, SEGMENT_PROCESS, ROLE_POLICY, 0, WORLD_POLICY);
 	world_hand(&w->view, &w->column.seg, SEGMENT_COLUMN, ROLE_INGRESS, 0, WORLD_INGRESS);
 	world_hand(&w->view, &w->slots.seg, SEGMENT_SLOTS, ROLE_INGRESS, 0, WORLD_INGRESS);
+	world_hand(&w->view, &w->index, SEGMENT_INDEX, ROLE_KVEVENTS, 0, 0);
 	world_row(w, 0, "w0", HEALTH_UP);
 	world_row(w, 1, "w1", HEALTH_DOWN);
 }
@@ -77,6 +86,8 @@ static inline void
 world_end(struct view_world *w)
 {
 	pm_view_close(&w->view);
+	index_writer_close(&w->writer);
+	segment_detach(&w->index);
 	slots_detach(&w->slots);
 	column_detach(&w->column);
 	process_detach(&w->policy);

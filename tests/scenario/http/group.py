@@ -16,25 +16,10 @@ vllm:num_requests_running{model_name="m"} 0
 vllm:num_requests_waiting{model_name="m"} 0
 vllm:kv_cache_usage_perc{model_name="m"} 0
 """
-PROBES = (b"GET /health ", b"GET /metrics ")
+PROBES = (b"GET /health ", b"GET /metrics ", b"GET /v1/models ")
+NOT_HERE = (b"GET /is_sleeping ", b"GET /is_paused ")        # asked of an engine in development mode only
 # What no process may say, whatever came over the wire.
 ALARMS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|dangling|: died, |killing, because|not born")
-
-
-def low_port(taken=set()):
-    """A free port below the range that clients' own sockets use, so that it stays free while nobody listens."""
-    for port in range(21000 + (h.os.getpid() * 97) % 6000, 32000):
-        if port in taken:
-            continue
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        taken.add(port)
-        return port
-    raise RuntimeError("no free port")
 
 
 def reset(s):
@@ -59,9 +44,10 @@ def sanitized(pid):
 
 class Door:
     def __init__(self):
-        self.port, self.behind = low_port(), low_port()
+        self.port, self.behind = h.free_port(), h.free_port()
         self.probes, self.probed = 0, threading.Condition()
         self.listener = None
+        self.asking = set()             # connections that asked for nothing but probes yet
         self.open()
 
     def open(self):
@@ -81,6 +67,11 @@ class Door:
         self.wait_probes(1)
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+        for s in list(self.asking):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass                    # it has just ended by itself
 
     def wait_probes(self, n):
         with self.probed:
@@ -91,19 +82,26 @@ class Door:
     def serve(self, front):
         try:
             front.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.asking.add(front)
             seen = front.recv(65536)
-            while seen.startswith(PROBES):
+            while seen.startswith(PROBES + NOT_HERE):
+                if seen.startswith(NOT_HERE):
+                    front.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                    seen = front.recv(65536)
+                    continue
                 page = PAGE if seen.startswith(PROBES[1]) else b""
                 front.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
-                if not page:
+                if seen.startswith(PROBES[0]):
                     with self.probed:
                         self.probes += 1
                         self.probed.notify_all()
                 seen = front.recv(65536)
+            self.asking.discard(front)
             if seen:
                 self.relay(front, seen)
             front.close()
         except OSError:
+            self.asking.discard(front)
             reset(front)
 
     def relay(self, front, seen):
@@ -131,13 +129,14 @@ class Door:
 
 
 class Scenario:
-    def __init__(self, name, text="", workers="ab", door=Door):
+    def __init__(self, name, text="", workers="ab", door=Door, scrape="1s"):
         self.name = name
         self.sentence = text.split("\n", 1)[0].removeprefix("vtest").strip(' "')
         said = dict(re.findall(r"^# (gateway|refused): (.*)$", text, re.M))
         self.gateway = said.get("gateway", "")
         self.refused = said.get("refused", "").split()      # workers whose port is closed
         self.workers = workers
+        self.scrape = scrape            # interval of probes
         self.door = door                # what stands where the workers' URLs point
         self.doors = {}
 
@@ -153,6 +152,7 @@ spec:
   model: {self.name}
   members: [{{name: {w}, url: "http://127.0.0.1:{self.doors[w].port}"}}]
   tokenize: false
+  scrapeInterval: {self.scrape}
   blockSize: 16
   prior: {{base: {prior}}}
 """
@@ -173,7 +173,7 @@ spec: {{candidates: [{{pool: {self.name}}}], minimize: PredictedTTFT}}
 class Group(h.House):
     """A Pointsman before all the scenarios' workers, ready: every worker is known to be up."""
 
-    def __init__(self, scenarios, io, gateway=""):
+    def __init__(self, scenarios, io, gateway="", body="64KiB"):
         super().__init__(io=io)
         self.scenarios = scenarios
         for s in scenarios:
@@ -189,7 +189,7 @@ spec:
   listen: ["127.0.0.1:{self.port}"]
   admin: {{listen: "127.0.0.1:{self.admin}"}}
   io: {{backend: {io}}}
-  limits: {{bodyBytes: 64KiB}}
+  limits: {{bodyBytes: {body}}}
   models: [{models}]
 {gateway}
 """, *(d for s in scenarios for d in s.documents())]))

@@ -41,8 +41,12 @@ class Ended(Exception):
 
 
 class Client:
-    def __init__(self, port, limit_s=20):
-        self.s = socket.create_connection(("127.0.0.1", port), timeout=limit_s)
+    def __init__(self, port, limit_s=20, receive_bytes=None):
+        self.s = socket.socket()
+        self.s.settimeout(limit_s)
+        if receive_bytes:               # else the kernel's buffer grows to tens of megabytes
+            self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.s.connect(("127.0.0.1", port))
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.got = b""
 

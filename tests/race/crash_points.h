@@ -1,0 +1,10 @@
+/* tests/race/crash_points.h -- forced into the sources of race_latch, race_journal and
+ * race_pins: a call before each store of the writer. */
+#pragma once
+
+void points_store(void);
+
+#define LATCH_STORE_POINT()   points_store()
+#define LATCH_LOAD_POINT()    ((void)0)
+#define JOURNAL_STORE_POINT() points_store()
+#define PINS_STORE_POINT()    points_store()
