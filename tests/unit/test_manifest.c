@@ -428,6 +428,67 @@ Test(manifest, each_engine_has_its_own_pages_and_only_what_it_can_do)
 	cr_assert_eq(manifest_engine_named("sgl"), 0);
 }
 
+#define TOKENIZER(lines) OF_ENGINE("vllm", "  tokenizer:\n    path: /models/m\n" lines)
+
+Test(manifest, a_set_says_from_which_folder_its_prompts_are_made_and_how_its_engines_were_started)
+{
+	struct manifest *m = load_text(TOKENIZER(
+		"    chatTemplate: /models/chat.jinja\n    contentFormat: openai\n"
+		"    timeZone: Europe/Berlin\n    trustRequestChatTemplate: true\n"
+		"    excludeToolsWhenToolChoiceNone: true\n    tokenizerMode: hf\n"
+		"    maxModelLen: 32768\n"));
+	const struct manifest_tokenizer *t = &m->sets[0].tokenizer;
+
+	cr_assert_str_eq(t->path, "/models/m");
+	cr_assert_str_eq(t->chat_template, "/models/chat.jinja");
+	cr_assert_eq(t->content, MANIFEST_CONTENT_OPENAI);
+	cr_assert_str_eq(t->time_zone, "Europe/Berlin");
+	cr_assert(t->trust_request_template && t->exclude_tools);
+	cr_assert_eq(t->encoder, MANIFEST_ENCODER_HF);
+	cr_assert_eq(t->max_model_len, 32768);
+	cr_assert_null(t->kwargs);
+	cr_assert(m->sets[0].tokenize, "the worker's own stays what is fallen back to");
+	cr_assert_str_eq(t->file, "t");
+	cr_assert_eq(t->column, 11);
+	manifest_free(&m);
+
+	m = load_text(TOKENIZER(""));
+	t = &m->sets[0].tokenizer;
+	cr_assert_eq(t->content, MANIFEST_CONTENT_AUTO);
+	cr_assert_eq(t->encoder, MANIFEST_ENCODER_AUTO);
+	cr_assert_str_eq(t->time_zone, "UTC");
+	cr_assert(!t->trust_request_template && !t->exclude_tools && t->max_model_len == 0);
+	manifest_free(&m);
+}
+
+Test(manifest, a_templates_default_variables_keep_their_types)
+{
+	struct manifest *m = load_text(TOKENIZER(
+		"    defaultChatTemplateKwargs:\n"
+		"      enable_thinking: false\n      effort: high\n      n: -1.5e3\n"
+		"      name: \"no\\n\\\"\"\n      text: \"1\"\n      octal: 010\n      nothing:\n"
+		"      list: [1, a, {b: null}]\n      inner: {}\n"));
+
+	cr_assert_str_eq(m->sets[0].tokenizer.kwargs,
+			 "{\"enable_thinking\":false,\"effort\":\"high\",\"n\":-1.5e3,"
+			 "\"name\":\"no\\n\\\"\",\"text\":\"1\",\"octal\":\"010\","
+			 "\"nothing\":null,\"list\":[1,\"a\",{\"b\":null}],\"inner\":{}}");
+	manifest_free(&m);
+}
+
+Test(manifest, a_tokenizer_that_says_too_little_or_too_much_is_refused)
+{
+	refused(OF_ENGINE("vllm", "  tokenizer: {contentFormat: auto}\n"),
+		"spec.tokenizer needs \"path\"");
+	refused(OF_ENGINE("vllm", "  tokenizer: {path: models/m}\n"), "must begin with '/'");
+	refused(OF_ENGINE("vllm", "  tokenizer: /models/m\n"), "spec.tokenizer must be a map");
+	refused(TOKENIZER("    contentFromat: auto\n"), "did you mean \"contentFormat\"?");
+	refused(TOKENIZER("    tokenizerMode: mistral\n"), "\"mistral\" is not supported yet");
+	refused(TOKENIZER("    defaultChatTemplateKwargs: [a]\n"), "must be a map");
+	refused(OF_ENGINE("sglang", "  tokenizer: {path: /models/m}\n"),
+		"spec.tokenizer is not there yet for the engine \"sglang\"");
+}
+
 Test(manifest, values_out_of_bounds_are_refused_with_the_bounds)
 {
 	refused(IN_GATEWAY("  ingresses: 0\n"), "spec.ingresses must be from 1 to 64");

@@ -483,8 +483,11 @@ manifest_free(struct manifest **mp)
 	*mp = NULL;
 	for (uint32_t i = 0; i < m->n_models; i++)
 		free(m->models[i].members);
-	for (uint32_t i = 0; i < m->n_sets && m->sets; i++)
+	for (uint32_t i = 0; i < m->n_sets && m->sets; i++) {
 		free(m->sets[i].pools);
+		free(m->sets[i].tokenizer.kwargs);
+		free(m->sets[i].tokenizer.file);
+	}
 	for (uint32_t i = 0; i < m->n_pools && m->pools; i++)
 		free(m->pools[i].sets);
 	for (uint32_t i = 0; i < m->n_policies && m->policies; i++)

@@ -41,6 +41,8 @@
 #define MANIFEST_ENV_MAX	63	 /* bytes: names of environment variables */
 #define MANIFEST_CERTS_MAX	32u	 /* certificates of the gateway */
 #define MANIFEST_DNS_MAX	253	 /* bytes: names to resolve */
+#define MANIFEST_KWARGS_MAX	8191	 /* bytes: a template's default variables, as JSON */
+#define MANIFEST_ZONE_MAX	63	 /* bytes: names of time zones */
 #define MANIFEST_SNAPSHOT_MAX	(16u << 20) /* bytes */
 
 struct manifest_addr {
@@ -144,6 +146,24 @@ struct manifest_gateway {
 	uint64_t policy_load_deadline_ns;
 };
 
+enum manifest_content { MANIFEST_CONTENT_AUTO, MANIFEST_CONTENT_STRING, MANIFEST_CONTENT_OPENAI };
+enum manifest_encoder { MANIFEST_ENCODER_AUTO, MANIFEST_ENCODER_HF };
+
+/* From what the set's prompts are made here, and how its engines were told to make them. */
+struct manifest_tokenizer {
+	char path[MANIFEST_FILE_MAX + 1];     /* the model's folder; "": none */
+	char chat_template[MANIFEST_FILE_MAX + 1]; /* "": the folder's own */
+	enum manifest_content content;
+	enum manifest_encoder encoder;
+	char *kwargs;	      /* owned; a JSON object; NULL: none */
+	char time_zone[MANIFEST_ZONE_MAX + 1];
+	bool trust_request_template;
+	bool exclude_tools;   /* where tool_choice is "none" */
+	uint32_t max_model_len; /* tokens; 0: as the folder says */
+	char *file;	      /* owned; where `path` is written, for complaints of later */
+	uint32_t line, column;
+};
+
 /* Where further members of a set are found. */
 struct manifest_discovery {
 	enum manifest_source source;
@@ -183,6 +203,7 @@ struct manifest_set {
 	char api_key_env[MANIFEST_ENV_MAX + 1];	    /* of the supervisor */
 	char kv_topic[MANIFEST_MODEL_MAX + 1];	    /* how topics of their events begin; "": any */
 	bool tokenize;	/* text prompts may be tokenized by the worker's /tokenize */
+	struct manifest_tokenizer tokenizer;
 	uint64_t scrape_interval_ns;
 	uint64_t slow_start_ns;	/* 0: none */
 	struct { /* the predictor's start, until it has learned: seconds, in shm/rows.h's order */

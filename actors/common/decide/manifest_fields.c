@@ -242,8 +242,9 @@ static const struct manifest_field fields[] = {
 	VALUE(WORKERS, "spec", "healthPath", PATH, OPTIONAL, 0, 0, SET(health_path), RELOAD,
 	      "answers 200 while the engine lives; absent: /health, of triton /health/ready"),
 	VALUE(WORKERS, "spec", "tokenize", BOOL, OPTIONAL, 0, 0, SET(tokenize), RELOAD,
-	      "text prompts are tokenized by the worker's /tokenize; false: they are routed by "
-	      "load only; absent: true with vllm; with others it is not there yet"),
+	      "text prompts that are not tokenized here (`tokenizer`) are by the worker's "
+	      "/tokenize; false: they are routed by load only; absent: true with vllm; with others "
+	      "it is not there yet"),
 	VALUE(WORKERS, "spec", "slowStart", DURATION, OR("10s"), 0, 3600, SET(slow_start_ns),
 	      RELOAD,
 	      "time in which a worker that came up (new, restarted, woken) beside others gets as "
@@ -263,7 +264,37 @@ static const struct manifest_field fields[] = {
 	      "file that holds it; read by the supervisor at start and at each reload"),
 	VALUE(WORKERS, "spec.apiKeyFrom", "env", TEXT, OPTIONAL, 0, 0, SET(api_key_env), RELOAD,
 	      "or the variable in the supervisor's environment"),
-	LATER(WORKERS, "spec", "tokenizer"),
+	PLAIN(WORKERS, "spec", "tokenizer", MAP, OPTIONAL, RELOAD,
+	      "text prompts are rendered and tokenized here, as these workers do it; a folder that "
+	      "cannot be used is told of, and `tokenize` takes its place; vllm only"),
+	VALUE(WORKERS, "spec.tokenizer", "path", PATH, NEEDED, 0, 0, SET(tokenizer.path), RELOAD,
+	      "the model's folder: tokenizer.json (or tekken.json, or tiktoken ranks), "
+	      "tokenizer_config.json, config.json, chat templates; weights are not read"),
+	VALUE(WORKERS, "spec.tokenizer", "chatTemplate", PATH, OPTIONAL, 0, 0,
+	      SET(tokenizer.chat_template), RELOAD,
+	      "file, as vLLM's `--chat-template`; absent: the folder's own"),
+	CHOICE(WORKERS, "spec.tokenizer", "contentFormat", OR("auto"), SET(tokenizer.content),
+	       MANIFEST_CONTENT_AUTO, "auto|string|openai", NULL, RELOAD,
+	       "as vLLM's `--chat-template-content-format`"),
+	PLAIN(WORKERS, "spec.tokenizer", "defaultChatTemplateKwargs", MAP, OPTIONAL, RELOAD,
+	      "variables of the template that a request need not give, as vLLM's "
+	      "`--default-chat-template-kwargs`"),
+	VALUE(WORKERS, "spec.tokenizer", "timeZone", TEXT, OR("UTC"), 0, 0,
+	      SET(tokenizer.time_zone), RELOAD,
+	      "of the workers, as in TZ: templates may write the date"),
+	VALUE(WORKERS, "spec.tokenizer", "trustRequestChatTemplate", BOOL, OR("false"), 0, 0,
+	      SET(tokenizer.trust_request_template), RELOAD,
+	      "as vLLM's `--trust-request-chat-template`"),
+	VALUE(WORKERS, "spec.tokenizer", "excludeToolsWhenToolChoiceNone", BOOL, OR("false"), 0, 0,
+	      SET(tokenizer.exclude_tools), RELOAD,
+	      "as vLLM's `--exclude-tools-when-tool-choice-none`"),
+	CHOICE(WORKERS, "spec.tokenizer", "tokenizerMode", OR("auto"), SET(tokenizer.encoder),
+	       MANIFEST_ENCODER_AUTO, "auto|hf", "mistral|deepseek_v32", RELOAD,
+	       "`auto`: a model for which engines have an encoder of their own goes by "
+	       "`tokenize`; `hf`: these workers use the folder's files all the same"),
+	VALUE(WORKERS, "spec.tokenizer", "maxModelLen", COUNT, OR("0"), 0, 1 << 30,
+	      SET(tokenizer.max_model_len), RELOAD,
+	      "tokens, as vLLM's `--max-model-len`; 0: what config.json says"),
 	LATER(WORKERS, "spec", "loraAdapters"),
 	PLAIN(WORKERS, "spec", "discovery", MAP, OPTIONAL, RELOAD,
 	      "where members come and go without a reload: `file` or `dns`"),

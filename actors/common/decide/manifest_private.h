@@ -109,6 +109,10 @@ bool manifest_member_load(struct manifest_loader *, const char *file, uint32_t s
 const char *manifest_endpoint_host(const char *endpoint, char ret_host[MANIFEST_HOST_MAX + 1]);
 	/* Of "tcp://host:port"; NULL, or why it has none. */
 
+/* manifest_tokenizer.c */
+void manifest_tokenizer_load(struct manifest_loader *, const struct manifest_doc *);
+	/* Of a set: what the table does not store of spec.tokenizer. */
+
 /* manifest_found.c */
 bool manifest_found_read(struct manifest_loader *, const uint8_t *p, const uint8_t *end);
 	/* The part of a snapshot behind its files.  False: it is damaged. */
