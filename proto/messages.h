@@ -28,7 +28,8 @@ enum answer_verdict { VERDICT_CHOOSE = 1, VERDICT_HOLD, VERDICT_REJECT };
 enum token_source {
 	TOKENS_NONE = 0,
 	TOKENS_IDS,
-	TOKENS_TOKENIZE
+	TOKENS_TOKENIZE,
+	TOKENS_NATIVE           /* made here, from the model's own files */
 }; /* how the prompt became tokens */
 enum tap_outcome {                      /* of an event, or of a batch */
 	TAP_BEGUN = 0,                          /* no event: it is told from now on */

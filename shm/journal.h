@@ -79,7 +79,8 @@ _Static_assert(sizeof(struct journal_candidate) == 84, "journal_candidate");
 
 struct journal_outcome {                /* payload of OUTCOME */
 	uint16_t row, status;
-	uint8_t attempts, cancelled, pad0[2];
+	uint8_t attempts, cancelled;
+	uint8_t source, pad0;                   /* enum token_source, of our_prompt */
 	uint32_t row_gen;
 	uint32_t ttft_us, e2e_us;               /* from dispatch; all ones unknown */
 	uint32_t queue_us;                      /* arrival to dispatch */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shm/journal.h"
+#include "shm/trust.h"
 
 _Static_assert(COEF_COUNT == COEF_IN_JOURNAL, "a decision record keeps every coefficient");
 
@@ -12,7 +13,9 @@ static size_t
 rows_size(uint32_t capacity)
 {
 	return SEGMENT_BODY + sizeof(struct rows_header) +
-	       (size_t)capacity * (sizeof(struct row) + sizeof(struct row_text));
+	       (size_t)capacity * (sizeof(struct row) + sizeof(struct row_text) +
+				   sizeof(struct row_trust_line)) +
+	       TRUST_MODELS * sizeof(struct model_trust);
 }
 
 static void
@@ -23,6 +26,8 @@ rows_view(struct rows *rows)
 	rows->head = (struct rows_header *)(void *)body;
 	rows->row = (struct row *)(void *)(body + sizeof(struct rows_header));
 	rows->text = (struct row_text *)(void *)(rows->row + rows->capacity);
+	rows->trust = (struct row_trust_line *)(void *)(rows->text + rows->capacity);
+	rows->models = (struct model_trust *)(void *)(rows->trust + rows->capacity);
 }
 
 int

@@ -1,6 +1,6 @@
 /* shm/rows.h -- the worker table: one row per worker (member and rank) or provider.
  *
- *      segment header | rows_header 128 | row 512 x capacity | row_text 512 x capacity
+ *      segment header | rows_header 128 | row 512 x capacity | row_text 512 x capacity | trust.h
  *
  *      row     line 0       1 - 2        3 - 4         5 - 6          7
  *              S: identity  M: reading   M: predictor  K: cache state K: event counters
@@ -34,7 +34,7 @@
 #include "shm/latch.h"
 #include "shm/segment.h"
 
-#define ROWS_LAYOUT     4u
+#define ROWS_LAYOUT     5u
 #define ROWS_DEFAULT    1024u           /* capacity; a row id fits 16 bits, 0 is a valid row */
 #define ROW_NONE        0xffffu
 #define ROW_NAME_MAX    64u             /* bytes with the 0 */
@@ -199,6 +199,8 @@ struct rows {                           /* process-local view */
 	struct rows_header *head;
 	struct row *row;
 	struct row_text *text;
+	struct row_trust_line *trust;           /* trust.h, as the next */
+	struct model_trust *models;
 	uint32_t capacity;
 };
 

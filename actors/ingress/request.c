@@ -298,6 +298,7 @@ write_outcome(struct request *r, unsigned status, bool cancelled)
 	if (r->decision && r->candidate < r->decision->answer.n_candidates) {
 		const struct rec_candidate *c = &r->decision->answer.candidates[r->candidate];
 
+		o.source = r->decision->answer.source;
 		o.our_cached = c->cached;
 		o.pending = c->pending;
 		o.context = c->context;

@@ -32,6 +32,8 @@ source_name(unsigned source)
 		return "ids";
 	case TOKENS_TOKENIZE:
 		return "tokenize";
+	case TOKENS_NATIVE:
+		return "native";
 	default:
 		return "unknown";
 	}
