@@ -17,8 +17,7 @@
 struct nfc {                            /* zero before its first use */
 	char *text;                     /* owned: what nfc_make made */
 	size_t len, cap;
-	uint32_t *run;                  /* owned: a starter and what hangs on it, and room to sort */
-	uint8_t *ccc;
+	uint32_t *run;                  /* owned: a starter and what hangs on it, twice */
 	size_t run_cap;
 };
 
