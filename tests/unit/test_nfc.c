@@ -199,8 +199,8 @@ Test(nfc, random_texts_of_old_characters_are_composed_as_python_does)
 	static const char program[] =
 		"import random, unicodedata as u\n"
 		"old = u.ucd_3_2_0\n"
-		"dull = [(0x3400, 0xa000), (0xac40, 0xf900), (0x20000, 0x2f800), (0x2fb00, 0x110000)]\n"
-		"cs = [chr(c) for c in range(0x110000) if not any(a <= c < z for a, z in dull)]\n"
+		"much = [(0, 0x3400), (0xa000, 0xac40), (0xf900, 0x20000), (0x2f800, 0x2fb00)]\n"
+		"cs = [chr(c) for a, z in much for c in range(a, z)]\n"
 		"cs = [c for c in cs if old.category(c) != \"Cn\"]\n"
 		"nfd = lambda c: u.normalize(\"NFD\", c)\n"
 		"apart = [c for c in cs if nfd(c) != c and not 0xac00 <= ord(c) <= 0xd7a3]\n"
@@ -217,7 +217,7 @@ Test(nfc, random_texts_of_old_characters_are_composed_as_python_does)
 		"for c in cs:\n"
 		"    print(c.encode().hex(), u.normalize(\"NFC\", c).encode().hex())\n";
 
-	cr_assert(compare_lines(program, "") > 25000);
+	cr_assert(compare_lines(program, "") > 20000);
 	nfc_free(&n);
 }
 
@@ -262,7 +262,7 @@ Test(unicode, class_bits_and_ranges_say_the_same_of_every_character)
 		{"L", UNICODE_LETTER}, {"Ll", UNICODE_LOWER}, {"M", UNICODE_MARK},
 		{"N", UNICODE_NUMBER}, {"s", UNICODE_SPACE},  {"Han", UNICODE_HAN},
 	};
-	static const size_t count[] = {141028, 0, 2501, 1911, 25, 0}; /* Oniguruma's; 0: any */
+	static const size_t count[] = {141028, 0, 2501, 1911, 25, 0}; /* 0: any */
 
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		const struct unicode_property *p = unicode_property(slice_str(row[i].name));
@@ -273,7 +273,7 @@ Test(unicode, class_bits_and_ranges_say_the_same_of_every_character)
 			bool in = unicode_in(p->range, p->n, c);
 
 			n_in += in;
-			cr_assert_eq(in, (unicode_class(c) & row[i].any) != 0, "%s: %x", p->name, c);
+			cr_assert_eq(in, (unicode_class(c) & row[i].any) != 0, "%s: %x", p->name, c); /* 0: ? */
 		}
 		cr_assert(count[i] == 0 || count[i] == n_in, "%s: %zu", p->name, n_in);
 	}
