@@ -17,10 +17,11 @@
 
 static const char *const kind_names[SEGMENT_KINDS] = {
 	"none", "rows", "index", "column", "slots", "arena", "process", "roster", "config",
-	"pins", "secrets", "trust", "probes",
+	"pins", "secrets", "trust", "probes", "model",
 };
 static const char *const role_names[ROLE_COUNT] = {
 	"none", "supervisor", "ingress", "kvevents", "metrics", "policy", "admin", "tool",
+	"models",
 };
 
 const char *
@@ -94,21 +95,43 @@ process_start_ticks(uint32_t pid)
 	return sscanf(p, " %llu", &ticks) == 1 ? ticks : 0;
 }
 
+static int
+memfd_new(enum segment_kind kind)
+{
+	char name[64];
+	int fd;
+
+	snprintf(name, sizeof name, "pointsman-%s", segment_kind_name(kind));
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd < 0 ? -errno : fd;
+}
+
+static void
+head_fill(struct segment_header *head, enum segment_kind kind, uint32_t layout, size_t size,
+	  const uint64_t geometry[4])
+{
+	head->layout = layout;
+	head->kind = (uint32_t)kind;
+	head->size = size;
+	if (getrandom(&head->instance, sizeof head->instance, 0) != sizeof head->instance)
+		head->instance = clock_wall() ^ (uint64_t)getpid() << 40;
+	if (geometry)
+		memcpy(head->geometry, geometry, sizeof head->geometry);
+}
+
 int
 segment_create(struct segment *ret, enum segment_kind kind, uint32_t layout, size_t size,
 	       const uint64_t geometry[4])
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char name[64];
 	int fd, r;
 
 	size = (size + page - 1) / page * page;
-	snprintf(name, sizeof name, "pointsman-%s", segment_kind_name(kind));
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_new(kind);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	/* A memfd is born 0777: whoever holds a read-only fd could reopen it for writing. */
 	if (fchmod(fd, 0400) < 0 || ftruncate(fd, (off_t)size) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
@@ -117,19 +140,67 @@ segment_create(struct segment *ret, enum segment_kind kind, uint32_t layout, siz
 	struct segment_header *head = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (head == MAP_FAILED)
 		goto fail;
-	head->layout = layout;
-	head->kind = (uint32_t)kind;
-	head->size = size;
-	if (getrandom(&head->instance, sizeof head->instance, 0) != sizeof head->instance)
-		head->instance = clock_wall() ^ (uint64_t)getpid() << 40;
-	if (geometry)
-		memcpy(head->geometry, geometry, sizeof head->geometry);
+	head_fill(head, kind, layout, size, geometry);
 	*ret = (struct segment){.fd = fd, .writable = true, .head = head, .size = size};
 	return 0;
 fail:
 	r = -errno;
 	close(fd);
 	return r;
+}
+
+#define FROZEN (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+
+static int
+write_all(int fd, const void *bytes, size_t len)
+{
+	const char *p = bytes;
+
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int
+segment_freeze(int *ret_fd, enum segment_kind kind, uint32_t layout, const uint64_t geometry[4],
+	       const void *bytes, size_t len)
+{
+	struct segment_header head;
+	int fd = memfd_new(kind), r;
+
+	if (fd < 0)
+		return fd;
+	memset(&head, 0, sizeof head);
+	head_fill(&head, kind, layout, SEGMENT_BODY + len, geometry);
+	head.owner_role = ROLE_SUPERVISOR;
+	atomic_store_explicit(&head.magic, SEGMENT_MAGIC, memory_order_relaxed);
+	r = write_all(fd, &head, sizeof head);
+	if (r == 0)
+		r = write_all(fd, bytes, len);
+	if (r == 0 && fcntl(fd, F_ADD_SEALS, FROZEN) < 0)
+		r = -errno;
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+bool
+segment_is_frozen(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & FROZEN) == FROZEN;
 }
 
 void

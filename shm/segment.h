@@ -56,6 +56,7 @@ enum segment_kind {
 	SEGMENT_SECRETS,        /* its keys and certificates: common/secrets.h */
 	SEGMENT_TRUST,          /* of those: who signs workers' certificates, no secret */
 	SEGMENT_PROBES,         /* of those: what metrics' probes of workers need */
+	SEGMENT_MODEL,          /* how one set's prompts become tokens: common/models.h */
 	SEGMENT_KINDS
 };
 
@@ -68,6 +69,7 @@ enum process_role {
 	ROLE_POLICY,
 	ROLE_ADMIN,
 	ROLE_TOOL,              /* pointsctl: reads, never writes */
+	ROLE_MODELS,            /* makes models of folders, then ends: no seat, no segment of its own */
 	ROLE_COUNT
 };
 
@@ -108,6 +110,13 @@ int segment_create(struct segment *ret, enum segment_kind kind, uint32_t layout,
 	/* Supervisor only.  Zero-filled sealed memfd (SHRINK GROW SEAL), mode 0400, mapped
 	 * read-write,
 	 * header filled but for magic.  Sizes are rounded up to pages.  0, -ENOMEM, -errno. */
+int segment_freeze(int *ret_fd, enum segment_kind kind, uint32_t layout,
+		   const uint64_t geometry[4], const void *bytes, size_t len);
+	/* A whole segment of which nobody, its maker not either, can change a byte any more: body
+	 * `bytes`, published, sealed (SHRINK GROW WRITE SEAL).  Any process; nothing is mapped, and
+	 * its size is not rounded up.  0, -errno. */
+bool segment_is_frozen(int fd);
+	/* It carries all those seals: before what a stranger made is passed on. */
 void segment_publish(struct segment *seg);
 	/* S1: from here on others may attach.  Body must be initialised. */
 int segment_readonly_fd(const struct segment *seg);

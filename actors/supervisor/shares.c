@@ -7,6 +7,7 @@
 #include "actors/supervisor/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,12 +29,31 @@ shares_add(struct supervisor *s, const struct segment *seg, enum segment_kind ki
 	return 0;
 }
 
+int
+shares_add_frozen(struct supervisor *s, int fd, enum segment_kind kind, uint32_t index,
+		  uint32_t generation)
+{
+	int ro_fd;
+
+	if (s->n_shares >= SHARES_MAX)
+		return -ENOSPC;
+	ro_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (ro_fd < 0)
+		return -errno;
+	s->share[s->n_shares++] = (struct share){
+		.kind = kind, .role = ROLE_SUPERVISOR, .index = index, .generation = generation,
+		.rw_fd = -1, .ro_fd = ro_fd,
+	};
+	return 0;
+}
+
 /* What belongs to one generation of the documents. */
 static bool
 of_config(const struct share *share)
 {
 	return share->kind == SEGMENT_CONFIG || share->kind == SEGMENT_SECRETS ||
-	       share->kind == SEGMENT_TRUST || share->kind == SEGMENT_PROBES;
+	       share->kind == SEGMENT_TRUST || share->kind == SEGMENT_PROBES ||
+	       share->kind == SEGMENT_MODEL;
 }
 
 static void
@@ -116,6 +136,9 @@ share_access(const struct share *share, enum process_role role, uint32_t incarna
 	case SEGMENT_PROBES:            /* /v1/models does */
 		return role == ROLE_METRICS && share->generation == generation ? SHARE_READ
 									       : SHARE_NO;
+	case SEGMENT_MODEL:             /* metrics' probes compare with what policy makes */
+		return (role == ROLE_POLICY || role == ROLE_METRICS) &&
+		       share->generation == generation ? SHARE_READ : SHARE_NO;
 	case SEGMENT_NONE:
 	case SEGMENT_KINDS:
 		break;

@@ -204,6 +204,9 @@ enum share_access { SHARE_NO = 0, SHARE_READ, SHARE_WRITE };
 int shares_add(struct supervisor *s, const struct segment *seg, enum segment_kind kind,
 	       enum process_role role, uint32_t index, uint32_t incarnation, uint32_t generation);
 	/* 0, -ENOSPC, -errno. */
+int shares_add_frozen(struct supervisor *s, int fd, enum segment_kind kind, uint32_t index,
+		      uint32_t generation);
+	/* One that nobody can write any more (segment_freeze); fd stays the caller's.  As above. */
 void shares_drop(struct supervisor *s, uint32_t incarnation);   /* a dead process's */
 void shares_drop_config(struct supervisor *s, uint32_t generation);
 enum share_access share_access(const struct share *share, enum process_role role,

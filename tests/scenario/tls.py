@@ -315,8 +315,10 @@ def workers_too():
     assert status == 200 and whole and body == EVENTS, (status, whole, len(body), len(EVENTS))
     head = workers["good"].heads[-1].lower()
     assert f"authorization: bearer {KEY}" in head and "sk-client" not in head and "cookie" not in head, head
-    assert all(f"authorization: bearer {KEY}" in p for p in workers["good"].probes if "/v1/models" in p)
-    assert any("/v1/models" in p for p in workers["good"].probes)
+    def models_asked():
+        return [p for p in list(workers["good"].probes) if "/v1/models" in p]
+    h.until("the worker's models to be asked for", models_asked)
+    assert all(f"authorization: bearer {KEY}" in p for p in models_asked())
     status, body, whole = ask("named", "echo")
     assert status == 200 and whole and "bearer sk-from-env" in workers["named"].heads[-1].lower()
     big = "e" * 3_000_000

@@ -132,6 +132,19 @@ Test(shares, what_a_process_wrote_is_shared_though_it_dies_before_the_switch_is_
 	roster_detach(&any);
 }
 
+Test(shares, a_model_goes_to_those_who_make_tokens_and_to_its_generation_only)
+{
+	struct share share = {.kind = SEGMENT_MODEL, .role = ROLE_SUPERVISOR, .generation = 4};
+
+	for (unsigned role = ROLE_INGRESS; role < ROLE_COUNT; role++) {
+		bool reads = role == ROLE_POLICY || role == ROLE_METRICS;
+
+		cr_expect_eq(share_access(&share, (enum process_role)role, 9, 4),
+			     reads ? SHARE_READ : SHARE_NO);
+		cr_expect_eq(share_access(&share, (enum process_role)role, 9, 5), SHARE_NO);
+	}
+}
+
 Test(shares, keys_go_to_those_who_use_them_and_to_no_tool)
 {
 	static const struct {
