@@ -228,6 +228,11 @@ bool openai_scan_usage(struct slice json, struct openai_usage *ret);
 	 * output_tokens (Responses, Messages).  Anthropic counts what came from or went to a cache
 	 * apart: prompt_tokens is the sum.  False: none. */
 
+bool openai_answer_ids(struct slice json, uint32_t *ids, size_t max, size_t *ret_n,
+		       const char **why);
+	/* An answer of /tokenize: *ret_n is how many `tokens` it has, of which the first `max` are
+	 * in ids (which may be NULL with max 0).  False: it has none, and why (static). */
+
 enum { OPENAI_TAIL_BYTES = 4096 };           /* usage ends an answer, and is short */
 
 /* The end of an answer that streams by and is not kept.  Zero to begin. */

@@ -399,3 +399,30 @@ openai_tail_bytes(const struct openai_tail *t)
 {
 	return (struct slice){t->buf, t->len_bytes};
 }
+
+/* --- token ids --- */
+
+bool
+openai_answer_ids(struct slice json, uint32_t *ids, size_t max, size_t *ret_n, const char **why)
+{
+	struct json_cursor j;
+	struct json_string key;
+	bool found = false;
+
+	json_begin(&j, json.p, json.len);
+	*why = "answer is no JSON object";
+	if (json_peek(&j) != JSON_IS_OBJECT || !json_enter_object(&j))
+		return false;
+	while (json_next_member(&j, &key)) {
+		if (found || !json_string_eq(&key, "tokens")) {
+			json_skip(&j);
+			continue;
+		}
+		*why = "tokens in the answer are no token ids";
+		if (!json_get_u32_array(&j, ids, max, ret_n))
+			return false;
+		found = true;
+	}
+	*why = json_end(&j) < 0 ? "answer is no JSON" : found ? NULL : "answer has no tokens";
+	return !*why;
+}

@@ -132,13 +132,17 @@ trust_model_write(struct rows *rows, uint64_t key, const char *name, unsigned ex
 	struct model_trust *m = entry_for(rows, key);
 	uint32_t state = mismatch > exact ? TRUST_MISMATCH : exact > 0 ? TRUST_EXACT
 								       : TRUST_UNVERIFIED;
-	bool fresh;
+	bool fresh, nobody = exact + unverified + mismatch == 0;
 
 	if (!m)
 		return;                 /* more models at once than the table has: unverified */
 	fresh = atomic_load_explicit(&m->key, memory_order_relaxed) != key;
+	if (fresh && nobody)
+		return;
 	if (fresh)
 		entry_begin(m, name);
+	if (nobody)
+		state = atomic_load_explicit(&m->state, memory_order_relaxed);
 	if (fresh || atomic_load_explicit(&m->state, memory_order_relaxed) != state)
 		atomic_store_explicit(&m->since_ns, now ? now : 1, memory_order_relaxed);
 	atomic_store_explicit(&m->exact, exact, memory_order_relaxed);
@@ -164,6 +168,8 @@ static const struct {
 	[TRUST_NOT_ASKED] = {"not-asked", "its /tokenize has not been asked yet"},
 	[TRUST_NO_MODEL] = {"no-model", "no tokenizer of its model is configured here "
 			    "(spec.tokenizer): nothing to compare"},
+	[TRUST_FOREIGN] = {"foreign", "its engine makes the model's tokens by an encoder of its "
+			   "own, which is not here: prompts go by its /tokenize"},
 	[TRUST_PROBES_AGREE] = {"probes-agree", "its /tokenize makes the same ids as we do"},
 	[TRUST_PROBES_DIFFER] = {"probes-differ", "its /tokenize makes other ids than we do: "
 				 "another tokenizer, chat template or option of it"},

@@ -31,6 +31,7 @@ enum trust_state { TRUST_UNVERIFIED = 0, TRUST_EXACT, TRUST_MISMATCH };
 enum trust_why {
 	TRUST_NOT_ASKED = 0,            /* no run of probes has ended in this engine's life */
 	TRUST_NO_MODEL,                 /* its prompts are not made into tokens here */
+	TRUST_FOREIGN,                  /* its engine has an encoder of its own */
 	TRUST_PROBES_AGREE,
 	TRUST_PROBES_DIFFER,
 	TRUST_USAGE_DIFFERS,            /* an answer counted its prompt otherwise */
@@ -41,14 +42,11 @@ enum trust_why {
 	TRUST_WHYS,
 };
 
-enum trust_life { TRUST_LIFE_NONE = 0, TRUST_LIFE_START, TRUST_LIFE_UP };
-
-struct row_trust {                      /* of one worker; M; 31 words */
+struct row_trust {                      /* of one worker; M; 32 words */
 	uint32_t state, why;            /* enum trust_state, enum trust_why */
 	uint32_t key_lo, key_hi;        /* trust_key() of what it was compared with; 0: nothing */
-	uint32_t life_kind;             /* enum trust_life: which engine that was, by the start it
-					 * says (wall ns) or by when it came up (mono ns) */
-	uint32_t life_lo, life_hi;
+	uint32_t start_lo, start_hi;    /* of which life of the engine: wall ns; 0: not said */
+	uint32_t up_lo, up_hi;          /* mono ns when that came up */
 	uint32_t since_lo, since_hi;    /* mono ns; of {state, why} */
 	uint32_t probes, agreed, differed; /* of the newest run; the rest had no ids to compare */
 	uint32_t usage_same, usage_differ; /* answers whose prompt_tokens were ours, were not */
@@ -60,13 +58,13 @@ struct row_trust {                      /* of one worker; M; 31 words */
 	uint32_t n_ours, n_theirs;      /* its tokens */
 	char version[TRUST_VERSION];    /* of the engine, as it says; "": it does not */
 };
-#define ROW_TRUST_WORDS 31u
+#define ROW_TRUST_WORDS 32u
 _Static_assert(sizeof(struct row_trust) == ROW_TRUST_WORDS * 4, "row_trust");
 
 struct row_trust_line {
 	_Atomic uint64_t word;
 	_Atomic uint32_t words[2 * ROW_TRUST_WORDS];
-	uint64_t pad[8];
+	uint64_t pad[7];
 };
 _Static_assert(sizeof(struct row_trust_line) == 320, "row_trust_line");
 
@@ -81,7 +79,8 @@ struct model_trust {                    /* M */
 _Static_assert(sizeof(struct model_trust) == 192, "model_trust");
 
 uint64_t trust_key(const char *model, const void *identity, size_t len);
-	/* model: as the workers call it; identity: model.h model_identity().  Never 0.  50 ns. */
+	/* model: as the workers call it; identity: models.h struct models_blob's key.  Never 0.
+	 * 50 ns. */
 enum trust_state trust_model(const struct rows *rows, uint64_t key);
 	/* UNVERIFIED of what is not there.  Any thread or process; 5 ns a model. */
 const struct model_trust *trust_find(const struct rows *rows, uint64_t key);    /* NULL: none */
@@ -94,7 +93,8 @@ void row_trust_write(struct rows *rows, uint16_t id, uint32_t row_gen,
 		     const struct row_trust *trust);                                    /* M */
 void trust_model_write(struct rows *rows, uint64_t key, const char *name, unsigned exact,
 		       unsigned unverified, unsigned mismatch, mono_ns now);            /* M */
-	/* Counts of its workers now; makes the entry, and the state that follows from them. */
+	/* Counts of its workers now; makes the entry, and the state that follows from them.  All 0:
+	 * the state stays, for those who decide by older documents. */
 
 static inline uint64_t
 row_trust_key(const struct row_trust *t)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "proto/json.h"
+#include "proto/openai.h"
 
 #define REST_HOSTS 64u          /* workers that failed lately and are remembered */
 #define HOST_CONNECTIONS 16L    /* to one worker at once */
@@ -43,36 +43,21 @@ call_free(struct call *c)
 	free(c);
 }
 
-/* {"count": n, "max_model_len": n, "tokens": [..]}: the ids, or why not. */
+/* The ids, or why not. */
 static const char *
 read_answer(struct call *c)
 {
-	struct json_cursor j;
-	struct json_string key;
-	bool found = false;
+	const struct slice answer = {c->fetch.answer, c->fetch.len};
+	const char *why;
+	size_t n;
 
-	json_begin(&j, c->fetch.answer, c->fetch.len);
-	if (json_peek(&j) != JSON_IS_OBJECT || !json_enter_object(&j))
-		return "answer is no JSON object";
-	while (json_next_member(&j, &key)) {
-		if (found || !json_string_eq(&key, "tokens")) {
-			json_skip(&j);
-			continue;
-		}
-		struct json_cursor again = j;
-		size_t n;
-
-		if (!json_get_u32_array(&j, NULL, 0, &n))
-			return "tokens in the answer are no token ids";
-		c->ids = malloc((n ? n : 1) * sizeof *c->ids);
-		if (!c->ids)
-			return "out of memory";
-		json_get_u32_array(&again, c->ids, n, &c->n_ids);
-		found = true;
-	}
-	if (json_end(&j) < 0)
-		return "answer is no JSON";
-	return found ? NULL : "answer has no tokens";
+	if (!openai_answer_ids(answer, NULL, 0, &n, &why))
+		return why;
+	c->ids = malloc((n ? n : 1) * sizeof *c->ids);
+	if (!c->ids)
+		return "out of memory";
+	openai_answer_ids(answer, c->ids, n, &c->n_ids, &why);
+	return why;
 }
 
 /* Beside the evaluator: a long prompt's ids are megabytes of JSON. */

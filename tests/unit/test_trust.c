@@ -87,7 +87,10 @@ Test(trust, models_have_their_names_and_do_not_mix)
 Test(trust, in_a_full_table_the_unused_model_that_changed_first_makes_room)
 {
 	for (unsigned i = 0; i < TRUST_MODELS; i++)
-		trust_model_write(&rows, key_of(i), "m", i == 7 || i == 9 ? 0 : 1, 0, 0, i + 1);
+		trust_model_write(&rows, key_of(i), "m", 1, 0, 0, i + 1);
+	trust_model_write(&rows, key_of(7), "m", 0, 0, 0, 500);
+	trust_model_write(&rows, key_of(9), "m", 0, 0, 0, 500);
+	cr_assert_eq(trust_model(&rows, key_of(7)), TRUST_EXACT, "for those of older documents");
 	trust_model_write(&rows, key_of(1000), "new", 0, 0, 1, 1000);
 	cr_assert_null(trust_find(&rows, key_of(7)), "no worker has it, and it is the older");
 	cr_assert_not_null(trust_find(&rows, key_of(9)));
