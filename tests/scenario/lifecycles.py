@@ -248,9 +248,9 @@ def replaced_in_place_under_load():
 
 
 def connections_to(port):
-    """Of this machine's, established, towards that port."""
+    """Established at that port of this machine."""
     with open("/proc/net/tcp") as f:
-        return sum(1 for line in f if line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01")
+        return sum(1 for line in f if line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "01")
 
 
 def replaced_by_reloads_under_load():
