@@ -45,7 +45,7 @@ root_of(const struct manifest *all, const struct manifest_model *m)
 	const char *root = NULL;
 
 	for (uint32_t i = 0; i < m->n_members; i++) {
-		const char *is = all->sets[all->members[m->members[i]].set].model;
+		const char *is = manifest_upstream(all, m, m->members[i]);
 
 		if (root && strcmp(root, is) != 0)
 			return NULL;
@@ -54,11 +54,36 @@ root_of(const struct manifest *all, const struct manifest_model *m)
 	return root;
 }
 
+/* An adapter's model, where its workers have one name for it. */
+static const char *
+parent_of(const struct manifest *all, const struct manifest_model *m)
+{
+	const char *parent = NULL;
+
+	for (uint32_t i = 0; m->adapter[0] && i < m->n_members; i++) {
+		const char *is = all->sets[all->members[m->members[i]].set].model;
+
+		if (parent && strcmp(parent, is) != 0)
+			return NULL;
+		parent = is;
+	}
+	return parent;
+}
+
+/* A member of the object whose value is a name; where there is one. */
+static size_t
+write_name(const char *key, const char *value, char *to, size_t cap)
+{
+	char name[6 * MANIFEST_MODEL_MAX + 1];
+	ssize_t n = value ? json_escape(slice_str(value), name, sizeof name) : 0;
+
+	return n > 0 ? (size_t)snprintf(to, cap, ",\"%s\":\"%.*s\"", key, (int)n, name) : 0;
+}
+
 static size_t
 write_one(const struct ingress *in, const struct manifest_model *m, char *to, size_t cap)
 {
-	char name[6 * MANIFEST_MODEL_MAX + 1], root[6 * MANIFEST_MODEL_MAX + 1];
-	const char *at_workers = root_of(in->manifest, m);
+	char name[6 * MANIFEST_MODEL_MAX + 1];
 	uint32_t length = least_length(in, m);
 	ssize_t n = json_escape(slice_str(m->name), name, sizeof name);
 	size_t len;
@@ -68,9 +93,8 @@ write_one(const struct ingress *in, const struct manifest_model *m, char *to, si
 			       "\"owned_by\":\"pointsman\"",
 			       n > 0 ? (int)n : 0, name,
 			       (unsigned long long)(in->born / 1000000000));
-	n = at_workers ? json_escape(slice_str(at_workers), root, sizeof root) : 0;
-	if (n > 0)
-		len += (size_t)snprintf(to + len, cap - len, ",\"root\":\"%.*s\"", (int)n, root);
+	len += write_name("root", root_of(in->manifest, m), to + len, cap - len);
+	len += write_name("parent", parent_of(in->manifest, m), to + len, cap - len);
 	if (length > 0)
 		len += (size_t)snprintf(to + len, cap - len, ",\"max_model_len\":%u", length);
 	to[len++] = '}';
@@ -81,7 +105,7 @@ static bool
 make(struct ingress *in)
 {
 	const struct manifest *all = in->manifest;
-	size_t cap = 64 + all->n_models * (12 * MANIFEST_MODEL_MAX + MODEL_MAX), len;
+	size_t cap = 64 + all->n_models * (18 * MANIFEST_MODEL_MAX + MODEL_MAX), len;
 	struct models *m = &in->models;
 
 	if (m->of == all && ingress_now(in) - m->made_ns < KEPT_NS)

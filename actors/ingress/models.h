@@ -3,7 +3,8 @@
  * Meaning    The gateway's models and aliases, in the order of its document.  Of each what vLLM
  *            says too: "root", an alias's name at the workers where they agree on one;
  *            "max_model_len", the least of those of its workers that have said theirs (a prompt
- *            within it fits wherever it goes).  What is not known is not said.
+ *            within it fits wherever it goes); "parent", the model of a LoRA adapter.  What is not
+ *            known is not said.
  * Paths      /v1/models/NAME with the name as it is (it may have slashes) or percent-encoded, as
  *            the SDKs for Node do.
  * Source     vLLM's ModelCard; OpenAI's GET /v1/models.

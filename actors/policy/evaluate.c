@@ -143,10 +143,9 @@ find_model(struct evaluate *e, struct question *q, struct msg_answer *answer)
 
 	if (q->body.n_model == 0) {
 		/* an engine serves such a request by its only model; so do we */
-		if (manifest->n_models == 1) {
-			q->model = &manifest->models[0];
+		q->model = manifest_only_model(manifest);
+		if (q->model)
 			return true;
-		}
 		reject(e, answer, 400, "model_required", "model",
 		       "you must provide a model parameter");
 		return false;
@@ -475,7 +474,7 @@ fill_choice(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	answer->n_candidates = q->n_ranked;
 	for (unsigned i = 0; i < q->n_ranked; i++) {
 		const struct gather_candidate *c = gather_at(e->gather, q->order[i]);
-		const char *model = manifest->sets[manifest->members[c->member].set].model;
+		const char *model = manifest_upstream(manifest, q->model, c->member);
 		struct rec_candidate *to = &answer->candidates[i];
 
 		*to = (struct rec_candidate){

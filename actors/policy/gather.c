@@ -145,7 +145,7 @@ chain_hash(struct gather *g, const char *model, uint32_t block_tokens)
 	}
 	c->model = model;
 	c->block_tokens = block_tokens;
-	c->root = blocks_root(index_seed(g->view->index), model, (struct slice){NULL, 0},
+	c->root = blocks_root(index_seed(g->view->index), model, slice_str(g->model->adapter),
 			      g->prompt.salt, block_tokens);
 	c->n = blockhash_chain(c->root, g->prompt.ids, g->prompt.n_ids, block_tokens, c->hash,
 			       blocks);

@@ -39,7 +39,7 @@ static const char yaml_head[] =
 	"    - {name: demo, policy: p}\n"
 	"    - {name: nickname, policy: p, aliasOf: demo}\n"
 	"---\napiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\nmetadata: {name: s}\n"
-	"spec:\n  engine: vllm\n  model: demo\n  members:\n"
+	"spec:\n  engine: vllm\n  model: demo\n  loraAdapters: [adapter-a, adapter-b]\n  members:\n"
 	"    - {name: w0, url: \"http://127.0.0.1:9000\"}\n"
 	"    - {name: w1, url: \"http://127.0.0.1:9001\"}\n"
 	"    - {name: w2, url: \"http://127.0.0.1:9002\"}\n"

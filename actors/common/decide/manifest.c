@@ -487,6 +487,7 @@ manifest_free(struct manifest **mp)
 		free(m->sets[i].pools);
 		free(m->sets[i].tokenizer.kwargs);
 		free(m->sets[i].tokenizer.file);
+		free(m->sets[i].adapters);
 	}
 	for (uint32_t i = 0; i < m->n_pools && m->pools; i++)
 		free(m->pools[i].sets);

@@ -89,10 +89,11 @@ struct manifest_certificate {
 struct manifest_model {
 	char name[MANIFEST_MODEL_MAX + 1];
 	bool alias; /* name is not what the workers call it: request's "model" is rewritten */
+	char adapter[MANIFEST_MODEL_MAX + 1]; /* LoRA adapter, as the workers call it; "": none */
 	uint32_t policy;   /* index into policies */
 	uint32_t *members; /* candidate rows: indexes into members, in the policy's order */
 	uint32_t n_members; /* 0 only where members are found, and none are yet */
-};	/* What to write upstream: sets[members[i].set].model. */
+};	/* What to write upstream: manifest_upstream(). */
 
 struct manifest_gateway {
 	char name[MANIFEST_NAME_MAX + 1];
@@ -204,6 +205,8 @@ struct manifest_set {
 	char kv_topic[MANIFEST_MODEL_MAX + 1];	    /* how topics of their events begin; "": any */
 	bool tokenize;	/* text prompts may be tokenized by the worker's /tokenize */
 	struct manifest_tokenizer tokenizer;
+	char (*adapters)[MANIFEST_MODEL_MAX + 1]; /* owned; LoRA, as the workers call them */
+	uint32_t n_adapters;
 	uint64_t scrape_interval_ns;
 	uint64_t slow_start_ns;	/* 0: none */
 	struct { /* the predictor's start, until it has learned: seconds, in shm/rows.h's order */
@@ -246,7 +249,8 @@ struct manifest_policy {
 
 struct manifest {
 	struct manifest_gateway gateway;
-	struct manifest_model *models; /* the gateway's, in document order */
+	struct manifest_model *models; /* the gateway's, in document order; then adapters that it
+					* does not name */
 	uint32_t n_models;
 	struct manifest_set *sets;
 	uint32_t n_sets;
@@ -315,6 +319,14 @@ enum manifest_engine manifest_engine_named(const char *name);   /* 0: no such */
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
 						 size_t len);
 	/* The model a client names, or NULL.  Linear: n_models is small. */
+const struct manifest_model *manifest_only_model(const struct manifest *);
+	/* What a request that names none goes to, as at an engine; NULL: there are several.
+	 * Adapters do not count. */
+const char *manifest_upstream(const struct manifest *, const struct manifest_model *,
+			      uint32_t member);
+	/* What that member's engine calls it. */
+const char *manifest_adapter(const struct manifest_set *, const char *name);
+	/* The set's LoRA adapter of that name, or NULL. */
 
 /* ---- the table of fields: the loader's law and etc/README.md's source ---- */
 

@@ -295,7 +295,9 @@ static const struct manifest_field fields[] = {
 	VALUE(WORKERS, "spec.tokenizer", "maxModelLen", COUNT, OR("0"), 0, 1 << 30,
 	      SET(tokenizer.max_model_len), RELOAD,
 	      "tokens, as vLLM's `--max-model-len`; 0: what config.json says"),
-	LATER(WORKERS, "spec", "loraAdapters"),
+	LIST(WORKERS, "spec", "loraAdapters", OPTIONAL, 1, 1000, RELOAD,
+	     "names of LoRA adapters that each of these workers has; clients may say them as they "
+	     "say a model's, and what they cache is never taken for the model's own"),
 	PLAIN(WORKERS, "spec", "discovery", MAP, OPTIONAL, RELOAD,
 	      "where members come and go without a reload: `file` or `dns`"),
 	PLAIN(WORKERS, "spec.discovery", "file", MAP, OPTIONAL, RELOAD, "members are in a file"),

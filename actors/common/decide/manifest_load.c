@@ -622,6 +622,7 @@ set_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	manifest_fields_load(l, doc->file, "InferenceWorkerSet", "spec", doc->spec, set);
 	engine_load(l, doc, set);
 	manifest_tokenizer_load(l, doc);
+	manifest_adapters_load(l, doc);
 	set->first_member = l->m->n_members;
 	list = list_get(doc->spec, "members");
 	for (const struct yaml_node *item = list ? list->child : NULL; item; item = item->next)

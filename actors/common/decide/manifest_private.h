@@ -113,6 +113,19 @@ const char *manifest_endpoint_host(const char *endpoint, char ret_host[MANIFEST_
 void manifest_tokenizer_load(struct manifest_loader *, const struct manifest_doc *);
 	/* Of a set: what the table does not store of spec.tokenizer. */
 
+/* manifest_adapters.c */
+void manifest_adapters_load(struct manifest_loader *, const struct manifest_doc *);
+	/* Of a set. */
+void manifest_adapters_resolve(struct manifest_loader *, const struct yaml_node *list);
+	/* Behind the models of the gateway's list, all of which are there, those that are named by
+	 * sets only. */
+
+/* manifest_resolve.c */
+bool manifest_index_add(struct manifest_loader *, uint32_t **arrayp, uint32_t *n, uint32_t value);
+	/* Grow an array of indexes by one.  False: no memory, noted. */
+bool manifest_entry_wants(const struct yaml_node *item, const char *name);
+	/* May a request for this model of the gateway's go to workers that call theirs so? */
+
 /* manifest_found.c */
 bool manifest_found_read(struct manifest_loader *, const uint8_t *p, const uint8_t *end);
 	/* The part of a snapshot behind its files.  False: it is damaged. */

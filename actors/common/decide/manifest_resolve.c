@@ -6,9 +6,8 @@
 
 #define NAMES_MAX 256 /* looked through for a suggestion */
 
-/* Grow an array of indexes by one. */
-static bool
-index_add(struct manifest_loader *l, uint32_t **arrayp, uint32_t *n, uint32_t value)
+bool
+manifest_index_add(struct manifest_loader *l, uint32_t **arrayp, uint32_t *n, uint32_t value)
 {
 	uint32_t *bigger = realloc(*arrayp, (*n + 1) * sizeof(*bigger));
 
@@ -86,8 +85,8 @@ pool_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
 		if (!set)
 			continue;
 		s = &l->m->sets[set->index];
-		index_add(l, &pool->sets, &pool->n_sets, set->index);
-		index_add(l, &s->pools, &s->n_pools, doc->index);
+		manifest_index_add(l, &pool->sets, &pool->n_sets, set->index);
+		manifest_index_add(l, &s->pools, &s->n_pools, doc->index);
 	}
 }
 
@@ -108,7 +107,7 @@ policy_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
 			MANIFEST_COMPLAIN(l, doc->file, name,
 					  "spec.candidates has the pool \"%s\" twice", pool->name);
 		else
-			index_add(l, &policy->pools, &policy->n_pools, pool->index);
+			manifest_index_add(l, &policy->pools, &policy->n_pools, pool->index);
 	}
 }
 
@@ -160,9 +159,9 @@ model_policy(struct manifest_loader *l, const struct manifest_doc *gw, const str
 	return NULL;
 }
 
-/* May a request for this entry go to workers that call their model so? */
-static bool
-entry_wants(const struct yaml_node *item, const char *worker_model)
+/* May a request for this entry go to workers that call their model, or an adapter, so? */
+bool
+manifest_entry_wants(const struct yaml_node *item, const char *worker_model)
 {
 	const struct yaml_node *alias = yaml_map_get(item, "aliasOf");
 
@@ -176,30 +175,67 @@ entry_wants(const struct yaml_node *item, const char *worker_model)
 	return false;
 }
 
+/* The adapter of that set which this entry is, or NULL. */
+static const char *
+entry_adapter(const struct yaml_node *item, const struct manifest_set *set)
+{
+	for (uint32_t i = 0; i < set->n_adapters; i++)
+		if (manifest_entry_wants(item, set->adapters[i]))
+			return set->adapters[i];
+	return NULL;
+}
+
+/* What the entry's requests are called at the workers of that set; NULL: they do not go there.  An
+ * entry is one adapter everywhere, or none anywhere: its blocks hang on its name. */
+static const char *
+entry_upstream(struct manifest_loader *l, const struct manifest_doc *gw,
+	       const struct yaml_node *item, const struct manifest_set *set,
+	       struct manifest_model *model, bool first)
+{
+	const char *adapter = entry_adapter(item, set);
+	bool base = manifest_entry_wants(item, set->model);
+
+	if (!adapter && !base)
+		return NULL;
+	if ((adapter && base) || (!first && strcmp(model->adapter, adapter ? adapter : "") != 0)) {
+		MANIFEST_COMPLAIN(l, gw->file, item,
+				  "the model \"%.60s\" would be a LoRA adapter at some workers "
+				  "and something else at others", model->name);
+		return set->model;
+	}
+	if (adapter)
+		strcpy(model->adapter, adapter);
+	return adapter ? adapter : set->model;
+}
+
 /* Each set of the policy's pools, once, in order.  False: none can serve it, ever. */
 static bool
-model_rows(struct manifest_loader *l, const struct manifest_policy *policy,
-	   const struct yaml_node *item, struct manifest_model *model)
+model_rows(struct manifest_loader *l, const struct manifest_doc *gw,
+	   const struct manifest_policy *policy, const struct yaml_node *item,
+	   struct manifest_model *model)
 {
-	bool some = false;
+	bool some = false, first = true;
 
 	for (uint32_t p = 0; p < policy->n_pools; p++) {
 		const struct manifest_pool *pool = &l->m->pools[policy->pools[p]];
 
 		for (uint32_t s = 0; s < pool->n_sets; s++) {
 			const struct manifest_set *set = &l->m->sets[pool->sets[s]];
+			const char *name = entry_upstream(l, gw, item, set, model, first);
 
-			if (!entry_wants(item, set->model))
+			if (!name)
 				continue;
+			first = false;
 			some |= set->n_members > 0 || set->discovery.source != MANIFEST_SOURCE_NONE;
-			if (strcmp(set->model, model->name) != 0)
+			if (strcmp(name, model->name) != 0)
 				model->alias = true;
 			if (set->n_members == 0 ||
 			    index_has(model->members, model->n_members, set->first_member))
 				continue;
 			for (uint32_t i = 0; i < set->n_members; i++)
-				if (!index_add(l, &model->members, &model->n_members,
-					       set->first_member + i))
+				if (!manifest_index_add(l, &model->members,
+							&model->n_members,
+							set->first_member + i))
 					return some;
 		}
 	}
@@ -246,7 +282,7 @@ model_resolve(struct manifest_loader *l, const struct manifest_doc *gw,
 	model = &l->m->models[l->m->n_models++];
 	strcpy(model->name, yaml_map_get(item, "name")->text);
 	model->policy = doc->index;
-	if (!model_rows(l, &l->m->policies[doc->index], item, model) && !l->oom)
+	if (!model_rows(l, gw, &l->m->policies[doc->index], item, model) && !l->oom)
 		complain_nobody(l, gw, item, &l->m->policies[doc->index]);
 }
 
@@ -262,6 +298,8 @@ gateway_resolve(struct manifest_loader *l, const struct manifest_doc *gw)
 	}
 	for (const struct yaml_node *item = list->child; item && !l->oom; item = item->next)
 		model_resolve(l, gw, item);
+	if (!l->bad && !l->oom)
+		manifest_adapters_resolve(l, list);
 }
 
 /* A policy that matches a model nobody may ask for is a typing error. */
