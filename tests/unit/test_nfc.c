@@ -273,7 +273,8 @@ Test(unicode, class_bits_and_ranges_say_the_same_of_every_character)
 			bool in = unicode_in(p->range, p->n, c);
 
 			n_in += in;
-			cr_assert_eq(in, (unicode_class(c) & row[i].any) != 0, "%s: %x", p->name, c); /* 0: ? */
+			cr_assert_eq(in, (unicode_class(c) & row[i].any) != 0, "%s: %x", p->name,
+				     c);
 		}
 		cr_assert(count[i] == 0 || count[i] == n_in, "%s: %zu", p->name, n_in);
 	}

@@ -8,7 +8,9 @@
  *            their own; every other one is compiled by PCRE2 with JIT, over bytes that stand for
  *            classes of characters of our own Unicode tables, so that both agree to the last
  *            character.  What cannot be said so is refused, with the reason.
- * Bounds     texts of 4 GiB - 1 at most; a pattern that searches for too long fails with -E2BIG.
+ * Bounds     texts of 4 GiB - 1 at most; every scanner's work is linear in the text.  PCRE2's may
+ *            not be: a pattern that searches for longer than SCAN_NS_BYTE for each byte of the
+ *            text and SCAN_NS_MORE fails with -ETIME.
  * Threads    a struct scan is read-only once open and shared; a struct scan_run is one thread's.
  * Cost       request path: tests/bench/run prompt says what it is today.
  */
@@ -19,6 +21,9 @@
 #include <sys/types.h>
 
 #include "proto/slice.h"
+
+#define SCAN_NS_BYTE 200u
+#define SCAN_NS_MORE 20000000u
 
 enum scan_kind {
 	SCAN_PATTERN,                   /* none of those below: PCRE2 */
@@ -34,6 +39,7 @@ enum scan_kind {
 };
 
 struct scan_pcre2;
+struct scan_pcre2_room;
 struct scan_run;
 
 struct scan {
@@ -48,18 +54,23 @@ struct scan_run {
 	const char *text;
 	size_t len;
 	size_t off;                     /* bytes already given as pieces or matches */
-	/* PCRE2 only: */
+	/* PCRE2 only, counted in characters: */
 	uint8_t *classes;               /* owned: a byte for each character of the text */
-	size_t classes_cap;
-	size_t n_classes;
-	size_t at, last, gap;           /* in characters: search from, end of the last match .. */
+	size_t classes_cap, n_classes;
+	size_t from;                    /* search on from here */
+	size_t last;                    /* end of the last match .. */
 	bool matched;                   /* .. which there is */
-	void *match, *stack, *context;  /* owned: PCRE2's */
+	size_t given;                   /* so many were given as pieces */
+	size_t pending;                 /* of a match, behind the gap that was given before it */
+	uint64_t spent_ns, may_ns;      /* of CPU time */
+	struct scan_pcre2_room *room;   /* owned */
 };
 
 bool scan_known(const struct slice *pattern, size_t n, enum scan_kind *ret);
 	/* The n patterns, applied one after another as Splits that isolate, have a scanner: which.
 	 * Patterns as the JSON's string says, unescaped.  Equality of every byte decides. */
+const char *scan_pattern(enum scan_kind kind, size_t i);
+	/* The i-th pattern that has this scanner; NULL: there are no more. */
 int scan_open(struct slice pattern, struct scan *ret, const char **why, size_t *ret_at);
 	/* One pattern: its own scanner, else PCRE2.  0; -EINVAL with why (static) and the offset in
 	 * the pattern where it is wrong or beyond us; -ENOMEM.  10 us to 1 ms for PCRE2. */
@@ -75,10 +86,10 @@ int scan_begin(const struct scan *s, struct scan_run *run, struct slice text);
 	 * whatever it is.  0; -E2BIG; -ENOMEM. */
 ssize_t scan_pieces(struct scan_run *run, uint32_t *ret_len, size_t max);
 	/* The lengths in bytes of the next pieces, max at most, none of them 0.  0: the text is
-	 * over.  -E2BIG: the pattern searched for too long. */
+	 * over.  -ETIME: the pattern searched for too long. */
 int scan_match(struct scan_run *run, size_t *ret_begin, size_t *ret_end);
 	/* For other behaviours than Isolated: the next match as offsets in the text (it may be
-	 * empty).  1; 0: none is left; -E2BIG.  Not with SCAN_DEEPSEEK, which is three patterns. Do
+	 * empty).  1; 0: none is left; -ETIME.  Not with SCAN_DEEPSEEK, which is three patterns. Do
 	 * not mix with scan_pieces in one run. */
 void scan_run_free(struct scan_run *run);
 
