@@ -70,6 +70,11 @@ with h.House(ingresses=INGRESSES, io=BACKEND, open_files=FILES, gateway="  timeo
     h.until("all to be accepted", lambda: gauge("connections_open") == IDLE, 60)
     with_idle = pss_mib(pids)
 
+    def slow(factor):
+        for w in house.workers:
+            assert w.get("/emu/config", {"slow-factor": factor})[0] == 200
+
+    slow(20)                            # until all stream: however long it takes to open them, none has ended
     body = json.dumps({"model": house.model, "prompt": [1, 2, 3, 4], "stream": True, "max_tokens": 100, "ignore_eos": True}).encode()
     request = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     poll = selectors.DefaultSelector()
@@ -94,6 +99,7 @@ with h.House(ingresses=INGRESSES, io=BACKEND, open_files=FILES, gateway="  timeo
                 poll.unregister(s)
         if not with_streams and all(b"data: " in text for text in said.values()):
             together, with_streams = len(left), pss_mib(pids)
+            slow(1)
     for text in said.values():
         assert text.startswith(b"HTTP/1.1 200 ") and b"data: [DONE]\n\n" in text and b'"error"' not in text, text[-300:]
     print(f"{IDLE} idle, {STREAMS} streams, {together} at once, in {time.monotonic() - began:.1f} s ({BACKEND}); "
