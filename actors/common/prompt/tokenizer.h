@@ -47,7 +47,7 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *scratc
 		     struct slice text, bool add_special, size_t max_ids, struct ids *out);
 	/* Appends the text's ids to out, with add_special those of the post-processor (BOS and the
 	 * like) around them.  Stops when max_ids were appended: then the text has as many or more,
-	 * and those are its first.  0; -EILSEQ not UTF-8; -ENOMEM. */
+	 * and those are its first.  0; -EILSEQ not UTF-8; -ENOMEM, -E2BIG as below. */
 
 /* A stretch of text between hard boundaries. */
 struct tokenizer_cut {
@@ -62,12 +62,11 @@ bool tokenizer_cut(const struct tokenizer *t, struct slice text, size_t *off,
 	 * text is at its end.  ids(text) without special tokens is the concatenation of the ids of
 	 * the stretches.  A long text is also parted where every pre-tokenizer in use must, by what
 	 * precedes alone: a text that goes on has the same cuts up to the last.
-	 * Text must be UTF-8 (tokenizer_utf8). */
+	 * Text must be UTF-8 (unicode_valid). */
 int tokenizer_encode_cut(const struct tokenizer *t, struct tokenizer_scratch *scratch,
 			 const struct tokenizer_cut *cut, size_t max_ids, struct ids *out);
-	/* Appends the ids of one stretch, at most max_ids.  0, -ENOMEM. */
-bool tokenizer_utf8(struct slice text);
-	/* Is it UTF-8: no overlong forms, no surrogates? */
+	/* Appends the ids of one stretch, at most max_ids.  0; -ENOMEM; -E2BIG: text of 4 GiB, or a
+	 * pattern that searched for too long. */
 size_t tokenizer_specials(const struct tokenizer *t, const uint32_t **ret_before,
 			  const uint32_t **ret_after, size_t *ret_n_after);
 	/* What add_special puts around the text: how many before, and the lists. */

@@ -1,0 +1,75 @@
+/* actors/common/prompt/bpe.h -- byte pair encoding: pieces of text become ids.
+ *
+ * Rule       the pair of neighbours of lowest rank merges, the leftmost of equals, until no pair
+ *            is left.  Every merge that can happen is in the table: the last one that the token's
+ *            own text comes to.  (What happens within a span of text until it is one token depends
+ *            on nothing outside, so a token has one last merge, whatever pairs a file lists.)
+ * Short      up to BPE_SHORT symbols: the lowest key of an array, 4 at a time.  Longer: a heap, so
+ *            that a megabyte without a blank costs n log n.
+ * Cache      pieces of up to 16 bytes that became several ids, each found by its bytes.
+ * Threads    tables are shared, a struct bpe_work is one thread's.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actors/common/prompt/ids.h"
+#include "actors/common/prompt/tokenizer_layout.h"
+
+#define BPE_SHORT     64u
+#define BPE_IDS       7u
+#define BPE_CACHE     (1u << 16)        /* entries: 3 MB */
+#define BPE_CACHES    4u                /* tokenizers a thread keeps one for */
+
+struct bpe_tables {
+	const struct tokenizer_word *words;
+	const struct tokenizer_long *longs;
+	const struct tokenizer_merge *merges;
+	const struct tokenizer_pair *pairs;     /* NULL: symbols are no bytes */
+	const uint32_t *symbols;
+	const char *bytes;
+	uint64_t n_bytes;
+	uint64_t identity;
+	uint32_t words_mask, longs_mask, merges_mask;
+	uint32_t flags, unknown;
+	uint64_t crossed[4];
+};
+
+struct bpe_cached {
+	uint64_t a, b;                  /* the piece's bytes, zeros behind them */
+	uint8_t len, n;                 /* len 0: free */
+	uint16_t reserved;
+	uint32_t id[BPE_IDS];
+};
+
+struct bpe_cache {
+	uint64_t identity, used;
+	struct bpe_cached *entry;
+};
+
+struct bpe_work {                       /* zero before its first use */
+	struct bpe_cache cache[BPE_CACHES];
+	struct bpe_cached *now;         /* of the tokenizer at work */
+	uint64_t turns;
+	uint32_t *symbol, *next, *prev; /* owned, as the heap */
+	uint64_t *heap;
+	size_t cap, heap_cap;
+};
+
+int bpe_begin(const struct bpe_tables *t, struct bpe_work *w);
+	/* Before pieces of this tokenizer.  0, -ENOMEM. */
+void bpe_free(struct bpe_work *w);
+
+int bpe_pieces(const struct bpe_tables *t, struct bpe_work *w, const char *text, size_t left,
+	       const uint32_t *len, size_t n, size_t max_ids, struct ids *out);
+	/* n pieces of those lengths, none 0, one behind the other from text on, of which `left`
+	 * bytes can be read.  Stops when out->n reaches max_ids.  0, -ENOMEM. */
+size_t bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n,
+		 size_t stop);
+	/* In place, until no pair merges or `stop` symbols are left; how many are.  SIZE_MAX: no
+	 * memory. */
+const struct tokenizer_merge *bpe_pair(const struct bpe_tables *t, uint32_t left, uint32_t right);
+	/* NULL: they do not merge. */
+uint32_t bpe_word(const struct bpe_tables *t, const char *p, size_t n);
+	/* The token of that very text that a piece becomes at once, or TOKENIZER_NONE. */

@@ -1,0 +1,785 @@
+/* actors/common/prompt/compile.c -- from what the loaders found to the compiled bytes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "actors/common/prompt/bpe.h"
+#include "actors/common/prompt/build.h"
+#include "actors/common/prompt/normalize.h"
+
+#define ALIGN 64u
+#define ADDED_LEN_MAX 512u              /* and so the depth of the trie */
+#define BLANK "\xe2\x96\x81"            /* U+2581 */
+
+struct token_bytes {
+	uint32_t off, len;              /* in finish.bytes; len 0: it stands for none */
+};
+
+struct section {
+	char *p;
+	size_t len, cap;
+};
+
+struct finish {
+	struct build *b;
+	struct section bytes;           /* of the tokens; then contents, patterns */
+	struct token_bytes *token;      /* as build.tokens */
+	bool *whole;                    /* a piece of its text becomes it at once */
+	struct tokenizer_head head;
+	struct section section[SECTIONS];
+	struct bpe_tables tables;       /* over the sections, as far as they are */
+	struct bpe_work work;
+	uint32_t byte_symbol[256];
+	bool all_bytes;                 /* each has a symbol */
+	bool closed;                    /* no pair has a symbol that is not its own text */
+};
+
+static void *
+room(struct finish *f, struct section *s, size_t len)
+{
+	if (len > s->cap - s->len) {
+		size_t cap = s->len + len + s->len / 2 + 1024;
+		char *p = realloc(s->p, cap);
+
+		if (!p) {
+			build_fail(f->b, -ENOMEM, "no memory");
+			return NULL;
+		}
+		s->p = p;
+		s->cap = cap;
+	}
+	s->len += len;
+	return s->p + s->len - len;
+}
+
+static uint32_t
+add_bytes(struct finish *f, struct slice s)
+{
+	uint32_t off = (uint32_t)f->bytes.len;
+	char *to = room(f, &f->bytes, s.len);
+
+	if (to && s.len)
+		memcpy(to, s.p, s.len);
+	return off;
+}
+
+/* Entries of a table that n can be found in. */
+static size_t
+table_size(size_t n)
+{
+	size_t size = 64;
+
+	while (size < 2 * n)
+		size *= 2;
+	return size;
+}
+
+/* --- what the tokens stand for --- */
+
+/* A spelling in GPT-2's alphabet as the bytes it stands for: how many, 0 for what is none. */
+static size_t
+spelled_bytes(const uint16_t *byte_of, struct slice s, char *to)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.len; ) {
+		uint8_t c = (uint8_t)s.p[i];
+		uint32_t character = c;
+
+		if (c >= 0xe0)
+			return 0;
+		if (c >= 0x80) {
+			if (i + 1 == s.len)
+				return 0;
+			character = (uint32_t)(c & 0x1f) << 6 | ((uint8_t)s.p[i + 1] & 0x3f);
+		}
+		if (character >= 0x200 || byte_of[character] > 255)
+			return 0;
+		to[n++] = (char)byte_of[character];
+		i += c < 0x80 ? 1 : 2;
+	}
+	return n;
+}
+
+static void
+spell(struct finish *f)
+{
+	struct build *b = f->b;
+	uint16_t byte_of[0x200];
+
+	for (uint32_t c = 0; c < 0x200; c++)
+		byte_of[c] = (uint16_t)build_byte_of(c);
+	for (size_t i = 0; i < b->n_tokens && !b->error; i++) {
+		struct slice s = build_slice(b, b->tokens[i].off, b->tokens[i].len);
+		uint32_t off = (uint32_t)f->bytes.len;
+		char *to = room(f, &f->bytes, s.len);
+		size_t n = s.len;
+
+		if (!to)
+			return;
+		if (b->byte_level && !b->raw_bytes)
+			n = spelled_bytes(byte_of, s, to);
+		else
+			memcpy(to, s.p, s.len);
+		f->bytes.len = off + n;
+		f->token[i] = (struct token_bytes){off, (uint32_t)n};
+	}
+}
+
+static struct slice
+token_text(const struct finish *f, size_t i)
+{
+	return (struct slice){f->bytes.p + f->token[i].off, f->token[i].len};
+}
+
+static void
+symbols(struct finish *f)
+{
+	struct build *b = f->b;
+
+	for (unsigned i = 0; i < 256; i++)
+		f->byte_symbol[i] = TOKENIZER_NONE;
+	if (b->byte_level) {
+		for (size_t i = 0; i < b->n_tokens; i++)
+			if (f->token[i].len == 1)
+				f->byte_symbol[(uint8_t)f->bytes.p[f->token[i].off]] =
+					b->tokens[i].id;
+	} else if (b->byte_fallback) {
+		for (unsigned i = 0; i < 256; i++) {
+			char name[8];
+
+			snprintf(name, sizeof(name), "<0x%02X>", i);
+			f->byte_symbol[i] = build_find(b, slice_str(name));
+		}
+	}
+	f->all_bytes = true;
+	for (unsigned i = 0; i < 256; i++)
+		f->all_bytes &= f->byte_symbol[i] != TOKENIZER_NONE;
+}
+
+/* --- merges --- */
+
+/* Any two tokens whose texts make a third merge, by its rank: tiktoken's rule as a list. */
+static void
+merges_of_ranks(struct finish *f)
+{
+	struct build *b = f->b;
+
+	for (size_t i = 0; i < b->n_tokens && !b->error; i++) {
+		uint32_t len = b->tokens[i].len;
+
+		for (uint32_t k = 1; k < len; k++) {
+			struct slice s = build_slice(b, b->tokens[i].off, len);
+			uint32_t left = build_find(b, slice_of(s.p, k)), right;
+
+			if (left == TOKENIZER_NONE)
+				continue;
+			right = build_find(b, slice_of(s.p + k, len - k));
+			if (right != TOKENIZER_NONE)
+				build_merge(b, left, right, b->tokens[i].id, b->tokens[i].id);
+		}
+	}
+}
+
+/* The table of the list; the last of equal pairs counts. */
+static void
+merge_table(struct finish *f)
+{
+	struct build *b = f->b;
+	struct section *s = &f->section[SECTION_MERGES];
+
+	for (size_t size = table_size(b->n_merges); !b->error; size *= 2) {
+		bool fits = true;
+
+		s->len = 0;
+		struct tokenizer_merge *m = room(f, s, size * sizeof(*m));
+
+		if (!m)
+			return;
+		memset(m, 0xff, size * sizeof(*m));
+		for (size_t k = 0; k < b->n_merges && fits; k++) {
+			const struct build_merge *from = &b->merges[k];
+			size_t i = tokenizer_hash_merge(from->left, from->right) & (size - 1);
+			unsigned probe = 0;
+
+			while (m[i].left != TOKENIZER_NONE &&
+			       (m[i].left != from->left || m[i].right != from->right)) {
+				i = (i + 1) & (size - 1);
+				probe++;
+			}
+			m[i] = (struct tokenizer_merge){from->left, from->right, from->rank,
+							from->id};
+			fits = probe < TOKENIZER_PROBES;
+		}
+		f->tables.merges = m;
+		f->tables.merges_mask = (uint32_t)(size - 1);
+		if (fits)
+			return;
+		if (size > (1u << 28))
+			build_fail(b, -E2BIG, "merges that no table holds");
+	}
+}
+
+/* The symbols a token's own text begins as; 0 when some character has none. */
+static size_t
+own_symbols(struct finish *f, size_t i, uint32_t *to)
+{
+	struct slice s = token_text(f, i);
+	size_t n = 0, len;
+
+	for (size_t k = 0; k < s.len; k += len) {
+		uint8_t lead = (uint8_t)s.p[k];
+
+		len = f->b->byte_level || lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+		if (len > s.len - k)
+			return 0;
+		to[n] = f->b->byte_level ? f->byte_symbol[lead]
+					 : build_find(f->b, slice_of(s.p + k, len));
+		if (to[n++] == TOKENIZER_NONE)
+			return 0;
+	}
+	return n;
+}
+
+/* Do pairs have only symbols whose text is what they were made of?  Not the unknown token, nor
+ * those of bytes that a character falls back to, nor two tokens of one id. */
+static bool
+is_closed(struct finish *f)
+{
+	struct build *b = f->b;
+	uint8_t *odd = calloc(f->head.vocabulary ? f->head.vocabulary : 1, 1);
+	bool closed = odd != NULL;
+
+	if (!odd) {
+		build_fail(b, -ENOMEM, "no memory");
+		return false;
+	}
+	for (size_t i = 0; i < b->n_tokens && closed; i++)
+		closed = odd[b->tokens[i].id]++ == 0;
+	memset(odd, 0, f->head.vocabulary);
+	if (b->unknown != TOKENIZER_NONE)
+		odd[b->unknown] = 1;
+	for (unsigned i = 0; i < 256 && !b->byte_level; i++)
+		if (f->byte_symbol[i] != TOKENIZER_NONE)
+			odd[f->byte_symbol[i]] = 1;
+	for (size_t i = 0; i < b->n_merges && closed; i++)
+		closed = !odd[b->merges[i].left] && !odd[b->merges[i].right];
+	free(odd);
+	return closed;
+}
+
+/* Which tokens their own text becomes, and by which last merge: others are never made (bpe.h). */
+static void
+reduce(struct finish *f)
+{
+	struct build *b = f->b;
+	struct build_merge *kept = malloc((b->n_tokens + 1) * sizeof(*kept));
+	size_t n_kept = 0, longest = 1;
+
+	for (size_t i = 0; i < b->n_tokens; i++)
+		longest = f->token[i].len > longest ? f->token[i].len : longest;
+	uint32_t *symbol = malloc(longest * sizeof(*symbol));
+
+	if (!kept || !symbol)
+		build_fail(b, -ENOMEM, "no memory");
+	for (size_t i = 0; i < b->n_tokens && !b->error; i++) {
+		size_t n = own_symbols(f, i, symbol);
+		const struct tokenizer_merge *m;
+
+		if (n < 2) {
+			f->whole[i] = n == 1;
+			continue;
+		}
+		n = bpe_merge(&f->tables, &f->work, symbol, n, 2);
+		if (n == SIZE_MAX)
+			build_fail(b, -ENOMEM, "no memory");
+		if (n != 2)
+			continue;
+		m = bpe_pair(&f->tables, symbol[0], symbol[1]);
+		if (!m || m->id != b->tokens[i].id)
+			continue;
+		f->whole[i] = true;
+		kept[n_kept++] = (struct build_merge){m->left, m->right, m->id, m->rank};
+	}
+	free(symbol);
+	if (!b->error && is_closed(f)) {
+		free(b->merges);
+		b->merges = kept;
+		b->n_merges = n_kept;
+		f->closed = true;
+		merge_table(f);
+	} else {
+		free(kept);
+	}
+}
+
+static void
+pair_table(struct finish *f)
+{
+	if (!f->b->byte_level || !f->all_bytes || f->b->error)
+		return;
+	struct tokenizer_pair *p = room(f, &f->section[SECTION_PAIRS], 65536 * sizeof(*p));
+
+	for (uint32_t i = 0; p && i < 65536; i++) {
+		const struct tokenizer_merge *m = bpe_pair(&f->tables, f->byte_symbol[i >> 8],
+							   f->byte_symbol[i & 255]);
+
+		p[i] = m ? (struct tokenizer_pair){m->rank, m->id}
+			 : (struct tokenizer_pair){TOKENIZER_NONE, TOKENIZER_NONE};
+	}
+}
+
+/* --- whole pieces --- */
+
+/* Does a piece of this text become the token at once?  Of characters each must be found here. */
+static bool
+is_whole(const struct finish *f, size_t i)
+{
+	return f->token[i].len > 0 && (f->b->ignore_merges || f->whole[i]);
+}
+
+static bool
+word_table(struct finish *f, size_t size)
+{
+	struct build *b = f->b;
+	struct section *s = &f->section[SECTION_WORDS];
+
+	s->len = 0;
+	struct tokenizer_word *w = room(f, s, size * sizeof(*w));
+
+	if (!w)
+		return true;
+	memset(w, 0, size * sizeof(*w));
+	f->head.words_mask = (uint32_t)(size - 1);
+	for (size_t t = 0; t < b->n_tokens; t++) {
+		struct slice text = token_text(f, t);
+		uint64_t key[2] = {0};
+
+		if (!is_whole(f, t) || text.len > 11)
+			continue;
+		memcpy(key, text.p, text.len);
+		size_t i = tokenizer_hash_word(key[0], key[1]) & (size - 1);
+
+		for (unsigned probe = 0; w[i].b; i = (i + 1) & (size - 1))
+			if (++probe == TOKENIZER_PROBES)
+				return false;
+		w[i] = (struct tokenizer_word){
+			key[0], (uint32_t)key[1] | (uint32_t)text.len << 24, b->tokens[t].id,
+		};
+	}
+	return true;
+}
+
+static bool
+long_table(struct finish *f, size_t size)
+{
+	struct build *b = f->b;
+	struct section *s = &f->section[SECTION_LONGS];
+
+	s->len = 0;
+	struct tokenizer_long *l = room(f, s, size * sizeof(*l));
+
+	if (!l)
+		return true;
+	memset(l, 0, size * sizeof(*l));
+	f->head.longs_mask = (uint32_t)(size - 1);
+	for (size_t t = 0; t < b->n_tokens; t++) {
+		struct slice text = token_text(f, t);
+
+		if (!is_whole(f, t) || text.len <= 11)
+			continue;
+		uint64_t hash = XXH3_64bits(text.p, text.len);
+		size_t i = hash & (size - 1);
+
+		for (unsigned probe = 0; l[i].len; i = (i + 1) & (size - 1))
+			if (++probe == TOKENIZER_PROBES)
+				return false;
+		l[i] = (struct tokenizer_long){(uint32_t)(hash >> 32), f->token[t].off,
+					       f->token[t].len, b->tokens[t].id};
+	}
+	return true;
+}
+
+static void
+whole_tables(struct finish *f)
+{
+	size_t n_words = 0, n_longs = 0;
+
+	for (size_t i = 0; i < f->b->n_tokens; i++)
+		if (is_whole(f, i))
+			*(f->token[i].len > 11 ? &n_longs : &n_words) += 1;
+	for (size_t size = table_size(n_words); !f->b->error && !word_table(f, size); size *= 2)
+		if (size > (1u << 28))
+			build_fail(f->b, -E2BIG, "tokens that no table holds");
+	for (size_t size = table_size(n_longs); !f->b->error && !long_table(f, size); size *= 2)
+		if (size > (1u << 28))
+			build_fail(f->b, -E2BIG, "tokens that no table holds");
+}
+
+/* Which bytes stand right before a U+2581 inside a token that a piece can become.  Where none
+ * does, a piece can be parted there. */
+static void
+crossed(struct finish *f)
+{
+	const struct build *b = f->b;
+
+	if (b->byte_level || !f->closed || build_find(b, SLICE_LIT(BLANK)) == TOKENIZER_NONE)
+		return;
+	f->head.flags |= TOKENIZER_PARTS;
+	for (size_t i = 0; i < b->n_tokens; i++) {
+		struct slice s = token_text(f, i);
+		const char *p = s.p, *end = s.p + s.len;
+
+		if (!is_whole(f, i))
+			continue;
+		while (p < end && (p = memmem(p, (size_t)(end - p), BLANK, 3))) {
+			if (p > s.p)
+				f->head.crossed[(uint8_t)p[-1] >> 6] |= 1ull << (p[-1] & 63);
+			p++;
+		}
+	}
+}
+
+/* --- added tokens --- */
+
+struct trie {
+	struct finish *f;
+	const struct slice *text;       /* sorted */
+	const uint32_t *added;          /* where in ADDED each is */
+};
+
+/* The node of texts [low, high), which share their first `depth` bytes. */
+static uint32_t
+trie_node(struct trie *t, size_t low, size_t high, size_t depth)
+{
+	struct finish *f = t->f;
+	struct section *nodes = &f->section[SECTION_NODES], *edges = &f->section[SECTION_EDGES];
+	uint32_t me = (uint32_t)(nodes->len / sizeof(struct tokenizer_node)), n = 0;
+	struct tokenizer_node node = {.added = TOKENIZER_NONE};
+
+	if (!room(f, nodes, sizeof(node)))
+		return 0;
+	for (; low < high && t->text[low].len == depth; low++)
+		if (node.added == TOKENIZER_NONE)
+			node.added = t->added[low];
+	for (size_t i = low; i < high; i++)
+		n += i == low || t->text[i].p[depth] != t->text[i - 1].p[depth];
+	node.edge = (uint32_t)(edges->len / sizeof(struct tokenizer_edge));
+	node.n_edges = n;
+	if (!room(f, edges, n * sizeof(struct tokenizer_edge)))
+		return 0;
+	((struct tokenizer_node *)(void *)nodes->p)[me] = node;
+	for (size_t i = low, at = node.edge; i < high; at++) {
+		size_t j = i;
+		uint32_t child;
+
+		while (j < high && t->text[j].p[depth] == t->text[i].p[depth])
+			j++;
+		child = trie_node(t, i, j, depth + 1);
+		if (f->b->error)
+			return 0;
+		((struct tokenizer_edge *)(void *)edges->p)[at] =
+			(struct tokenizer_edge){(uint8_t)t->text[i].p[depth], child};
+		i = j;
+	}
+	return me;
+}
+
+struct sorted {
+	struct slice text;
+	uint32_t added;
+};
+
+static int
+by_text(const void *a, const void *b)
+{
+	const struct sorted *x = a, *y = b;
+	size_t n = x->text.len < y->text.len ? x->text.len : y->text.len;
+	int r = n ? memcmp(x->text.p, y->text.p, n) : 0;
+
+	if (r == 0)
+		r = (x->text.len > y->text.len) - (x->text.len < y->text.len);
+	return r ? r : (x->added > y->added) - (x->added < y->added);
+}
+
+/* Of n texts: the root, or TOKENIZER_NONE. */
+static uint32_t
+trie_make(struct finish *f, struct sorted *s, size_t n)
+{
+	struct slice *text = malloc((n + 1) * sizeof(*text));
+	uint32_t *added = malloc((n + 1) * sizeof(*added)), root = TOKENIZER_NONE;
+
+	if (!text || !added) {
+		build_fail(f->b, -ENOMEM, "no memory");
+	} else if (n) {
+		qsort(s, n, sizeof(*s), by_text);
+		for (size_t i = 0; i < n; i++) {
+			text[i] = s[i].text;
+			added[i] = s[i].added;
+		}
+		root = trie_node(&(struct trie){f, text, added}, 0, n, 0);
+	}
+	free(text);
+	free(added);
+	return root;
+}
+
+/* Can an occurrence of one overlap an occurrence of the other? */
+static bool
+overlap(struct slice a, struct slice b)
+{
+	if (memmem(a.p, a.len, b.p, b.len) || memmem(b.p, b.len, a.p, a.len))
+		return true;
+	for (size_t n = 1; n < a.len && n < b.len; n++)
+		if (memcmp(a.p + a.len - n, b.p, n) == 0 || memcmp(b.p + b.len - n, a.p, n) == 0)
+			return true;
+	return false;
+}
+
+/* Those found after normalizing are found before as well if nothing normalizes, and neither their
+ * order nor what stands beside them can matter. */
+static bool
+all_raw(const struct build *b)
+{
+	size_t made = 0;
+
+	if (b->n_normalizers)
+		return false;
+	for (size_t i = 0; i < b->n_added; i++) {
+		made += b->added[i].normalized;
+		if (b->added[i].flags & (ADDED_SINGLE_WORD | ADDED_LSTRIP | ADDED_RSTRIP))
+			return false;
+	}
+	if (made > 256)
+		return made == b->n_added;
+	for (size_t i = 0; i < b->n_added && made < b->n_added; i++)
+		for (size_t k = 0; k < b->n_added && b->added[i].normalized; k++)
+			if (!b->added[k].normalized &&
+			    overlap(build_slice(b, b->added[i].off, b->added[i].len),
+				    build_slice(b, b->added[k].off, b->added[k].len)))
+				return false;
+	return true;
+}
+
+/* A token that swallows the blanks behind it, and one that begins with a blank: Hugging Face finds
+ * the second within what the first has taken. */
+static void
+refuse_blanks(struct build *b)
+{
+	bool takes = false, begins = false;
+
+	for (size_t i = 0; i < b->n_added; i++) {
+		char c = b->spelling.p[b->added[i].off];
+
+		takes |= (b->added[i].flags & ADDED_RSTRIP) != 0;
+		begins |= c == ' ' || (c >= '\t' && c <= '\r');
+		if (b->added[i].len > ADDED_LEN_MAX)
+			build_fail(b, -E2BIG, "an added token of %u bytes (%u are the most)",
+				   b->added[i].len, ADDED_LEN_MAX);
+	}
+	if (takes && begins)
+		build_fail(b, -ENOTSUP, "added tokens: one takes blanks along (rstrip), another "
+			   "begins with one");
+}
+
+/* The text an added token is found by. */
+static struct slice
+added_text(struct finish *f, struct normal_buffers *buffers, const struct build_added *a, bool raw)
+{
+	struct build *b = f->b;
+	struct slice s = build_slice(b, a->off, a->len);
+
+	if (!raw && normalize(b->step, b->n_normalizers, b->spelling.p, buffers, s, &s) < 0)
+		build_fail(b, -ENOMEM, "no memory");
+	return s;
+}
+
+/* Those of one pass: raw, or after normalizing.  The trie's root. */
+static uint32_t
+added_pass(struct finish *f, bool raw, bool every)
+{
+	struct build *b = f->b;
+	struct sorted *sorted = malloc((b->n_added + 1) * sizeof(*sorted));
+	struct normal_buffers buffers = {0};
+	struct section texts = {0};
+	uint32_t root = TOKENIZER_NONE;
+	size_t n = 0;
+
+	for (size_t i = 0; sorted && i < b->n_added && !b->error; i++) {
+		const struct build_added *a = &b->added[i];
+		struct tokenizer_added_token *to;
+
+		if (!every && a->normalized == raw)
+			continue;
+		struct slice s = added_text(f, &buffers, a, raw);
+		uint32_t at = (uint32_t)(f->section[SECTION_ADDED].len / sizeof(*to));
+		uint32_t off = add_bytes(f, build_slice(b, a->off, a->len));
+
+		to = room(f, &f->section[SECTION_ADDED], sizeof(*to));
+		if (!to)
+			break;
+		*to = (struct tokenizer_added_token){a->id, a->flags, off, a->len};
+		if (s.len == 0)
+			continue;
+		char *copy = room(f, &texts, s.len);
+
+		if (!copy)
+			break;
+		memcpy(copy, s.p, s.len);
+		/* texts may yet move: offsets for now. */
+		sorted[n++] = (struct sorted){{NULL, s.len}, at};
+	}
+	if (!sorted)
+		build_fail(b, -ENOMEM, "no memory");
+	for (size_t i = 0, off = 0; sorted && i < n; off += sorted[i++].text.len)
+		sorted[i].text.p = texts.p + off;
+	if (!b->error)
+		root = trie_make(f, sorted, n);
+	normal_free(&buffers);
+	free(texts.p);
+	free(sorted);
+	return root;
+}
+
+static void
+added_tokens(struct finish *f)
+{
+	struct build *b = f->b;
+	bool every = all_raw(b);
+
+	refuse_blanks(b);
+	f->head.raw_root = added_pass(f, true, every);
+	f->head.n_raw = (uint32_t)(f->section[SECTION_ADDED].len /
+				   sizeof(struct tokenizer_added_token));
+	f->head.made_root = every ? TOKENIZER_NONE : added_pass(f, false, false);
+}
+
+/* --- all of it, in place --- */
+
+static void
+steps(struct finish *f)
+{
+	struct build *b = f->b;
+
+	f->head.n_normalizers = b->n_normalizers;
+	f->head.n_pretokenizers = b->n_steps - b->n_normalizers;
+	for (unsigned i = 0; i < b->n_steps && !b->error; i++) {
+		struct tokenizer_step *to = room(f, &f->section[SECTION_STEPS], sizeof(*to));
+
+		if (!to)
+			return;
+		*to = b->step[i];
+		to->text = add_bytes(f, build_slice(b, b->step[i].text, b->step[i].text_len));
+		to->with = add_bytes(f, build_slice(b, b->step[i].with, b->step[i].with_len));
+	}
+}
+
+static void
+put(struct finish *f, enum tokenizer_section which, const void *p, size_t len)
+{
+	void *to = room(f, &f->section[which], len);
+
+	if (to && len)
+		memcpy(to, p, len);
+}
+
+static int
+assemble(struct finish *f, void **ret_bytes, size_t *ret_len)
+{
+	size_t len = (sizeof(f->head) + ALIGN - 1) / ALIGN * ALIGN;
+
+	for (unsigned i = 0; i < SECTIONS; i++) {
+		f->head.section[i] = (struct tokenizer_span){len, f->section[i].len};
+		len += (f->section[i].len + ALIGN - 1) / ALIGN * ALIGN;
+	}
+	f->head.magic = TOKENIZER_MAGIC;
+	f->head.layout = TOKENIZER_LAYOUT;
+	f->head.len = len;
+	char *p = aligned_alloc(ALIGN, len);
+
+	if (!p)
+		return build_fail(f->b, -ENOMEM, "no memory");
+	memset(p, 0, len);
+	for (unsigned i = 0; i < SECTIONS; i++)
+		if (f->section[i].len)
+			memcpy(p + f->head.section[i].off, f->section[i].p, f->section[i].len);
+	memcpy(p, &f->head, sizeof(f->head));
+	size_t behind = offsetof(struct tokenizer_head, checksum) + sizeof(f->head.checksum);
+
+	f->head.checksum = XXH3_64bits(p + behind, len - behind);
+	memcpy(p, &f->head, sizeof(f->head));
+	*ret_bytes = p;
+	*ret_len = len;
+	return 0;
+}
+
+static uint32_t
+vocabulary(const struct build *b)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < b->n_tokens; i++)
+		most = b->tokens[i].id >= most ? b->tokens[i].id + 1 : most;
+	for (size_t i = 0; i < b->n_added; i++)
+		most = b->added[i].id >= most ? b->added[i].id + 1 : most;
+	return most;
+}
+
+static void
+model_tables(struct finish *f)
+{
+	struct build *b = f->b;
+
+	spell(f);
+	if (b->error)
+		return;
+	symbols(f);
+	if (b->ranks)
+		merges_of_ranks(f);
+	for (size_t i = 0; i < b->n_merges; i++)
+		if (b->merges[i].rank >= TOKENIZER_RANKS_MAX)
+			build_fail(b, -E2BIG, "a merge of rank %u", b->merges[i].rank);
+	merge_table(f);
+	if (!b->error)
+		reduce(f);
+	pair_table(f);
+	whole_tables(f);
+	crossed(f);
+}
+
+int
+build_finish(struct build *b, void **ret_bytes, size_t *ret_len)
+{
+	struct finish f = {.b = b};
+
+	f.token = calloc(b->n_tokens + 1, sizeof(*f.token));
+	f.whole = calloc(b->n_tokens + 1, sizeof(*f.whole));
+	f.head.vocabulary = vocabulary(b);
+	f.head.unknown = b->unknown;
+	f.head.flags = (b->byte_level ? TOKENIZER_BYTE_LEVEL : 0) |
+		       (b->byte_fallback ? TOKENIZER_FALLBACK : 0) |
+		       (b->fuse_unknown ? TOKENIZER_FUSE_UNKNOWN : 0);
+	if (!f.token || !f.whole)
+		build_fail(b, -ENOMEM, "no memory");
+	else
+		model_tables(&f);
+	if (!b->error)
+		added_tokens(&f);
+	if (!b->error)
+		steps(&f);
+	put(&f, SECTION_SYMBOLS, f.byte_symbol, sizeof(f.byte_symbol));
+	put(&f, SECTION_BEFORE, b->before.id, b->before.n * sizeof(uint32_t));
+	put(&f, SECTION_AFTER, b->after.id, b->after.n * sizeof(uint32_t));
+	f.head.merges_mask = f.tables.merges_mask;
+	f.section[SECTION_BYTES] = f.bytes;
+	if (!b->error)
+		assemble(&f, ret_bytes, ret_len);
+	for (unsigned i = 0; i < SECTIONS; i++)
+		free(f.section[i].p);
+	free(f.token);
+	free(f.whole);
+	bpe_free(&f.work);
+	return b->error;
+}

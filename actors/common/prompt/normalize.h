@@ -1,0 +1,33 @@
+/* actors/common/prompt/normalize.h -- a text's normalizers, one after another.
+ *
+ * Meaning    NFC, Prepend and Replace of strings, as the steps of a compiled tokenizer say.  An
+ *            empty text stays empty.
+ * Ownership  the result is the text itself or lies in the buffers, good until their next use.
+ * Threads    buffers are one thread's.  Cost: nothing is copied where nothing changes.
+ */
+#pragma once
+#include <stddef.h>
+
+#include "actors/common/prompt/nfc.h"
+#include "actors/common/prompt/tokenizer_layout.h"
+#include "proto/slice.h"
+
+struct normal_text {                    /* bytes that grow */
+	char *p;
+	size_t len, cap;
+};
+
+struct normal_buffers {                 /* zero before its first use */
+	struct nfc nfc;
+	struct normal_text text[2];     /* in turn */
+};
+
+int normalize(const struct tokenizer_step *steps, unsigned n, const char *bytes,
+	      struct normal_buffers *buffers, struct slice text, struct slice *ret);
+	/* 0, -ENOMEM. */
+void normal_free(struct normal_buffers *buffers);
+
+/* Each to its own, empty at first; 0, -ENOMEM. */
+int normal_add(struct normal_text *to, const char *p, size_t n);
+int normal_replace(struct normal_text *to, struct slice text, struct slice what, struct slice with);
+	/* The text with every `what` (not empty) replaced. */
