@@ -166,7 +166,10 @@ struct row {
 	_Atomic uint64_t trouble;               /* met last: row_trouble_pack(); 0 none */
 	_Atomic uint64_t trouble_count;         /* of that kind, in the unit of its row below */
 	_Atomic uint64_t trouble_since_ns;      /* mono; the first of that kind */
-	uint64_t pad3[4];
+	_Atomic uint64_t chains_routed;         /* prompts sent there whose last block was looked
+						 * for in its events, one in some; and found */
+	_Atomic uint64_t chains_stored;
+	uint64_t pad3[2];
 	/* line 7: K; statistics */
 	_Atomic uint64_t received, decoded, applied, orphaned, failed, skipped, gaps, restarts;
 };

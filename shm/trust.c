@@ -100,9 +100,7 @@ entry_for(struct rows *rows, uint64_t key)
 			return m;
 		if (has == 0 && atomic_load_explicit(&m->since_ns, memory_order_relaxed) == 0)
 			return m;
-		if (atomic_load_explicit(&m->exact, memory_order_relaxed) +
-			    atomic_load_explicit(&m->unverified, memory_order_relaxed) +
-			    atomic_load_explicit(&m->mismatch, memory_order_relaxed) > 0)
+		if (trust_has_workers(m))
 			continue;
 		if (!oldest || atomic_load_explicit(&m->since_ns, memory_order_relaxed) <
 			    atomic_load_explicit(&oldest->since_ns, memory_order_relaxed))

@@ -86,6 +86,13 @@ enum trust_state trust_model(const struct rows *rows, uint64_t key);
 const struct model_trust *trust_find(const struct rows *rows, uint64_t key);    /* NULL: none */
 bool trust_model_name(const struct model_trust *model, char ret[ROW_URL_MAX]);
 	/* False: an entry without one, or being written. */
+static inline bool
+trust_has_workers(const struct model_trust *model)
+{
+	return atomic_load_explicit(&model->exact, memory_order_relaxed) +
+	       atomic_load_explicit(&model->unverified, memory_order_relaxed) +
+	       atomic_load_explicit(&model->mismatch, memory_order_relaxed) > 0;
+}
 
 bool row_trust_read(const struct rows *rows, uint16_t id, struct row_trust *ret);
 	/* False, and zero: nothing is known of the worker that has this row now. */

@@ -307,6 +307,24 @@ typedef bool worker_value_f(const struct pm_view_worker *w, double *ret);
 	SERIES(events_skipped_total, "counter", "KV events not ours to apply", true, w->skipped) \
 	SERIES(event_gaps_total, "counter", "holes in its event sequence", true, w->gaps) \
 	SERIES(restarts_total, "counter", "restarts of the engine seen", true, w->restarts) \
+	SERIES(tokens_probes_agreed, "gauge", "probes of the newest run that had our ids", \
+	       w->has_trust && w->trust.probes != 0, w->trust.agreed) \
+	SERIES(tokens_probes_differed, "gauge", "probes of that run that had other ids", \
+	       w->has_trust && w->trust.probes != 0, w->trust.differed) \
+	SERIES(tokens_usage_same_total, "counter", "answers that counted their prompt as we do", \
+	       w->has_trust, w->trust.usage_same) \
+	SERIES(tokens_usage_differ_total, "counter", "answers that counted it otherwise", \
+	       w->has_trust, w->trust.usage_differ) \
+	SERIES(tokens_cached_same_total, "counter", "answers with as many cached_tokens as " \
+	       "predicted", w->has_trust, w->trust.cached_same) \
+	SERIES(tokens_cached_more_total, "counter", "answers with more", \
+	       w->has_trust, w->trust.cached_more) \
+	SERIES(tokens_cached_less_total, "counter", "answers with less", \
+	       w->has_trust, w->trust.cached_less) \
+	SERIES(chains_routed_total, "counter", "prompts sent there and looked for in its events", \
+	       true, w->chains_routed) \
+	SERIES(chains_stored_total, "counter", "of them, those found there", \
+	       true, w->chains_stored) \
 	SERIES(predictor_samples, "gauge", "outcomes its predictor has learned from", \
 	       true, w->predictor.samples) \
 	SERIES(predictor_error_p50_seconds, "gauge", "median absolute error of predicted TTFT", \
@@ -354,14 +372,16 @@ state_name(unsigned state)
 static void
 worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 {
-	static const char *const names[] = {"state", "cache_state", "predictor_state"};
+	static const char *const names[] = {"state", "cache_state", "predictor_state",
+					    "tokens_state"};
 	static const char *const helps[] = {
 		"1 for the state it is in", "1 for what our picture of its cache is",
 		"1 for the state of its predictor",
+		"1 for what is proven of our tokens, where they are made here",
 	};
 	struct pm_view_worker w;
 
-	for (unsigned k = 0; k < 3; k++) {
+	for (unsigned k = 0; k < 4; k++) {
 		char name[40];
 
 		snprintf(name, sizeof name, "worker_%s", names[k]);
@@ -375,10 +395,13 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 			else if (k == 1)
 				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
 					    CACHE_APPROXIMATE, w.cache_state);
-			else
+			else if (k == 2)
 				state_lines(to, &w, names[k], predictor_state_name,
 					    PREDICTOR_CALIBRATING, PREDICTOR_FROZEN,
 					    w.predictor.state);
+			else if (w.has_trust)
+				state_lines(to, &w, names[k], trust_state_name, TRUST_UNVERIFIED,
+					    TRUST_MISMATCH, w.trust.state);
 		}
 	}
 }
@@ -454,6 +477,26 @@ workers(FILE *to, const struct pm_view *view)
 	}
 }
 
+static void
+models(FILE *to, const struct pm_view *view)
+{
+	head(to, "model_tokens_state", "gauge", "1 for what is proven of our tokens of that model");
+	for (unsigned i = 0; view->rows.head && i < TRUST_MODELS; i++) {
+		const struct model_trust *m = &view->rows.models[i];
+		char name[ROW_URL_MAX];
+
+		if (!trust_model_name(m, name) || !trust_has_workers(m))
+			continue;
+		for (unsigned s = TRUST_UNVERIFIED; s <= TRUST_MISMATCH; s++) {
+			fputs("pointsman_model_tokens_state{model=", to);
+			label(to, name);
+			fprintf(to, ",key=\"%016" PRIx64 "\",state=\"%s\"} %d\n",
+				pm_load64(&m->key), trust_state_name(s),
+				s == atomic_load_explicit(&m->state, memory_order_relaxed));
+		}
+	}
+}
+
 void
 page_print(FILE *to, const struct pm_view *view)
 {
@@ -464,4 +507,5 @@ page_print(FILE *to, const struct pm_view *view)
 	counters_unknown(to, view);
 	prefix_index(to, view);
 	workers(to, view);
+	models(to, view);
 }

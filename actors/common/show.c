@@ -336,6 +336,7 @@ worker_of(const struct pm_view_worker *w, mono_ns now)
 	json_object_set_new(o, "reading", reading_of(w, now));
 	json_object_set_new(o, "cache", cache_of(w, now));
 	json_object_set_new(o, "predictor", predictor_of(&w->predictor));
+	json_object_set_new(o, "tokens", pm_show_worker_tokens(w, now));
 	return o;
 }
 
@@ -381,6 +382,7 @@ pm_show_workers(const struct pm_view *view)
 			json_array_append_new(list, worker_of(&w, now));
 	}
 	json_object_set_new(o, "workers", list);
+	json_object_set_new(o, "models", pm_show_models(view));
 	json_object_set_new(o, "discovery", discovery_of(view, now));
 	return o;
 }

@@ -23,8 +23,11 @@ json_t *pm_show_stat(const struct pm_view *view);
 json_t *pm_show_segments(const struct pm_view *view);
 	/* {"sum": {..}, "segments": [..]}: the sums are over those of live processes. */
 json_t *pm_show_workers(const struct pm_view *view);
-	/* {"workers": [..], "discovery": [..]}: the rows; where members are found, and what was
-	 * said there last. */
+	/* {"workers": [..], "models": [..], "discovery": [..]}: the rows; models whose tokens are
+	 * made here, too; where members are found, and what was said there last. */
+json_t *pm_show_worker_tokens(const struct pm_view_worker *w, mono_ns now);
+	/* What is proven of its tokens; null: they are not made here. */
+json_t *pm_show_models(const struct pm_view *view);
 json_t *pm_show_requests(const struct pm_view *view, unsigned limit);
 	/* {"live", "states": {..}, "requests": [..]}: the longest waiting first, at most limit. */
 json_t *pm_show_explain(const struct pm_view *view, uint64_t id);

@@ -474,6 +474,9 @@ pm_view_worker(const struct pm_view *view, uint16_t id, mono_ns now, struct pm_v
 	w.trouble = pm_load64(&row->trouble);
 	w.trouble_count = pm_load64(&row->trouble_count);
 	w.trouble_since_ns = pm_load64(&row->trouble_since_ns);
+	w.has_trust = row_trust_read(&view->rows, id, &w.trust) && row_trust_key(&w.trust) != 0;
+	w.chains_routed = pm_load64(&row->chains_routed);
+	w.chains_stored = pm_load64(&row->chains_stored);
 	w.since_ns = row->since_ns;
 	w.configured_block_tokens = row->block_tokens;
 	w.event_block_tokens =

@@ -21,6 +21,7 @@
 #include "shm/roster.h"
 #include "shm/rows.h"
 #include "shm/slot.h"
+#include "shm/trust.h"
 
 #define PM_VIEW_GONE_KEPT 16u           /* 4 MiB of journal each */
 #define PM_VIEW_BORN    256u            /* ingress incarnations remembered by number alone */
@@ -112,6 +113,9 @@ struct pm_view_worker {
 	uint64_t trouble, trouble_count;        /* newest: rows.h row_trouble_pack(); 0 none */
 	mono_ns trouble_since_ns, since_ns;     /* of that kind; of this row_gen */
 	uint32_t configured_block_tokens, event_block_tokens;   /* 0: not; none yet */
+	bool has_trust;                         /* its prompts' tokens are made here, too */
+	struct row_trust trust;
+	uint64_t chains_routed, chains_stored;  /* rows.h */
 };
 bool pm_view_worker(const struct pm_view *view, uint16_t row, mono_ns now,
 		    struct pm_view_worker *ret);

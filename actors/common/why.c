@@ -9,19 +9,8 @@
 
 #include "actors/common/fields.h"
 #include "actors/common/show.h"
+#include "actors/common/why_private.h"
 #include "proto/messages.h"
-
-#define FEW 20u /* requests below which "none of them" says nothing */
-
-struct say {
-	const struct pm_view *view;
-	const struct pm_view_worker *w;
-	const struct manifest_set *set;         /* NULL: not in the documents in force */
-	const struct manifest_member *member;
-	mono_ns now;
-	struct pm_why *to;
-	unsigned n;
-};
 
 const char *
 pm_why_about_name(enum pm_why_about about)
@@ -32,12 +21,8 @@ pm_why_about_name(enum pm_why_about about)
 	return (unsigned)about < WHY_ABOUTS ? names[about] : "unknown";
 }
 
-static void
-add(struct say *s, const struct pm_why *fact, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void
-add(struct say *s, const struct pm_why *fact, const char *format, ...)
+void
+why_add(struct why_say *s, const struct pm_why *fact, const char *format, ...)
 {
 	va_list args;
 
@@ -50,12 +35,10 @@ add(struct say *s, const struct pm_why *fact, const char *format, ...)
 	s->n++;
 }
 
-#define FACT(...) (&(struct pm_why){__VA_ARGS__})
-
 /* ---- state ---- */
 
 static void
-say_state(struct say *s)
+say_state(struct why_say *s)
 {
 	const struct pm_view_worker *w = s->w;
 	const struct row_reading *r = &w->reading;
@@ -67,16 +50,16 @@ say_state(struct say *s)
 	if (w->state == ROW_DRAINING) {
 		fact.reason = "removed";
 		fact.since_ns = 0;
-		add(s, &fact, "taken out: it ends what it has and gets nothing new");
+		why_add(s, &fact, "taken out: it ends what it has and gets nothing new");
 	} else if (w->state == ROW_UP) {
-		add(s, &fact, "%s", row_why_text(r->health_why));
+		why_add(s, &fact, "%s", row_why_text(r->health_why));
 	} else if (w->health_since_ns == 0) {
-		add(s, &fact, "no health probe has ended yet");
+		why_add(s, &fact, "no health probe has ended yet");
 	} else if (r->health_why == WHY_STATUS) {
-		add(s, &fact, "%s: status %u at %s", row_why_text(r->health_why), r->status,
+		why_add(s, &fact, "%s: status %u at %s", row_why_text(r->health_why), r->status,
 		    s->set ? s->set->health_path : "the health path");
 	} else {
-		add(s, &fact, "%s (%s of %s, %u probes in a row)", row_why_text(r->health_why),
+		why_add(s, &fact, "%s (%s of %s, %u probes in a row)", row_why_text(r->health_why),
 		    s->set ? s->set->health_path : "health", w->url, r->misses);
 	}
 }
@@ -113,7 +96,7 @@ notes(uint32_t known, char *buf, size_t cap)
 }
 
 static void
-say_metrics(struct say *s)
+say_metrics(struct why_say *s)
 {
 	const struct pm_view_worker *w = s->w;
 	const struct row_reading *r = &w->reading;
@@ -131,21 +114,21 @@ say_metrics(struct say *s)
 	fact.is = !some ? "unknown" : missing[0] ? "in-part" : "known";
 	fact.trouble = !w->fresh || missing[0] || r->metrics_why == WHY_IN_PART;
 	if (r->metrics_why == WHY_NOT_ASKED)
-		add(s, &fact, "no page of %s has come yet", path);
+		why_add(s, &fact, "no page of %s has come yet", path);
 	else if (!page)
-		add(s, &fact, "%s%s: %s; %s", path, status, row_why_text(r->metrics_why),
+		why_add(s, &fact, "%s%s: %s; %s", path, status, row_why_text(r->metrics_why),
 		    some ? "the last page is still young enough" :
 			   "its load is unknown (not 0), our own requests there count");
 	else if (!w->fresh)
-		add(s, &fact, "%s is too old, %.1f s: its load is unknown (not 0), our own "
+		why_add(s, &fact, "%s is too old, %.1f s: its load is unknown (not 0), our own "
 		    "requests there count", path, w->reading_age_ms / 1000.0);
 	else if (missing[0])
-		add(s, &fact, "%s does not say %s, or says no finite number: unknown, not 0%s",
+		why_add(s, &fact, "%s does not say %s, or says no finite number: unknown, not 0%s",
 		    path, missing, more);
 	else if (r->metrics_why == WHY_IN_PART)
-		add(s, &fact, "%s: %s", path, row_why_text(r->metrics_why));
+		why_add(s, &fact, "%s: %s", path, row_why_text(r->metrics_why));
 	else
-		add(s, &fact, "waiting, running and KV usage are known%s", more);
+		why_add(s, &fact, "waiting, running and KV usage are known%s", more);
 }
 
 /* ---- cache ---- */
@@ -183,7 +166,7 @@ gap_text(unsigned reason)
 }
 
 static void
-say_cache(struct say *s)
+say_cache(struct why_say *s)
 {
 	const struct pm_view_worker *w = s->w;
 	bool configured = s->member && s->member->kv_events[0];
@@ -195,42 +178,43 @@ say_cache(struct say *s)
 	switch (w->cache_state) {
 	case CACHE_EXACT:
 		if (w->cache_reason == REASON_NONE || w->cache_reason == REASON_CLEARED)
-			add(s, &fact, "what it holds is known from its events");
+			why_add(s, &fact, "what it holds is known from its events");
 		else if (w->cache_reason == REASON_REPLAYED)
-			add(s, &fact, "what it holds is known from its events; those that were "
+			why_add(s, &fact, "what it holds is known from its events; those that were "
 			    "missed came by a replay");
 		else
-			add(s, &fact, "it began anew (%s), and what it held before is forgotten",
+			why_add(s, &fact,
+				"it began anew (%s), and what it held before is forgotten",
 			    cache_reason_name(w->cache_reason));
 		return;
 	case CACHE_GAP:
 		fact.trouble = true;
 		if (w->seen_seq > 0)
 			snprintf(at, sizeof at, " (sequence %" PRIu64 " by now)", w->seen_seq - 1);
-		add(s, &fact, "%s%s%s; answers and new events teach it anew, until it clears its "
-		    "cache or restarts", gap_text(w->cache_reason), at,
+		why_add(s, &fact, "%s%s%s; answers and new events teach it anew, until it clears "
+		    "its cache or restarts", gap_text(w->cache_reason), at,
 		    s->member && !s->member->kv_replay[0] ?
 			    ", and kvReplay, which could bring them back, is not configured" : "");
 		return;
 	case CACHE_REPLAYING:
-		add(s, &fact, "missed events are being asked for again");
+		why_add(s, &fact, "missed events are being asked for again");
 		return;
 	case CACHE_APPROXIMATE:
 		if (configured)
-			add(s, &fact, "known by what was sent there only");
+			why_add(s, &fact, "known by what was sent there only");
 		else
-			add(s, &fact, "kvEvents is not configured: known by what was sent there "
-			    "only");
+			why_add(s, &fact,
+				"kvEvents is not configured: known by what was sent there only");
 		return;
 	case CACHE_NONE:
 		if (configured)
-			add(s, &fact, "no event has come yet: unknown, not cold");
+			why_add(s, &fact, "no event has come yet: unknown, not cold");
 		else
-			add(s, &fact, "kvEvents is not configured");
+			why_add(s, &fact, "kvEvents is not configured");
 		return;
 	default:
 		fact.trouble = true;
-		add(s, &fact, "our picture of its cache ages");
+		why_add(s, &fact, "our picture of its cache ages");
 	}
 }
 
@@ -242,7 +226,7 @@ say_cache(struct say *s)
 
 /* What the number of the newest says, or "". */
 static void
-number_of(const struct say *s, unsigned kind, char *buf, size_t cap)
+number_of(const struct why_say *s, unsigned kind, char *buf, size_t cap)
 {
 	unsigned long long number = row_trouble_number(s->w->trouble);
 
@@ -265,7 +249,7 @@ number_of(const struct say *s, unsigned kind, char *buf, size_t cap)
 
 /* Of a publisher that we hear nothing of: what else may be the cause here. */
 static void
-say_silent(struct say *s, const struct pm_why *fact, bool unsized)
+say_silent(struct why_say *s, const struct pm_why *fact, bool unsized)
 {
 	const char *topic = s->set ? s->set->kv_topic : "";
 	char filter[80] = "";
@@ -273,12 +257,12 @@ say_silent(struct say *s, const struct pm_why *fact, bool unsized)
 	if (topic[0])
 		snprintf(filter, sizeof filter, " Do its topics begin with kvTopic, \"%.40s\"?",
 			 topic);
-	add(s, fact, "%s%s%s", event_trouble_text(TROUBLE_SILENT), filter,
+	why_add(s, fact, "%s%s%s", event_trouble_text(TROUBLE_SILENT), filter,
 	    unsized ? " Its block size is unknown too (blockSize): no prompt is looked up" : "");
 }
 
 static void
-say_trouble(struct say *s, unsigned kind)
+say_trouble(struct why_say *s, unsigned kind)
 {
 	const struct pm_view_worker *w = s->w;
 	bool newest = row_trouble_kind(w->trouble) == kind;
@@ -296,20 +280,20 @@ say_trouble(struct say *s, unsigned kind)
 	number_of(s, newest ? kind : TROUBLE_NONE, number, sizeof number);
 	if (newest)
 		snprintf(times, sizeof times, " %" PRIu64 " times:", w->trouble_count);
-	add(s, &fact, "%" PRIu64 " batches received, %" PRIu64 " events applied;%s %s%s",
+	why_add(s, &fact, "%" PRIu64 " batches received, %" PRIu64 " events applied;%s %s%s",
 	    w->received, w->applied, times, event_trouble_text(kind), number);
 }
 
 /* Without a block size no prompt is hashed, and kvevents does not hear that it gets any. */
 static bool
-silent_unsized(const struct say *s, const struct pm_why_traffic *t)
+silent_unsized(const struct why_say *s, const struct pm_why_traffic *t)
 {
-	return t && t->decided >= FEW && s->w->block_tokens == 0 && s->member &&
+	return t && t->decided >= WHY_FEW && s->w->block_tokens == 0 && s->member &&
 	       s->member->kv_events[0];
 }
 
 static void
-say_events(struct say *s, const struct pm_why_traffic *t)
+say_events(struct why_say *s, const struct pm_why_traffic *t)
 {
 	const struct pm_view_worker *w = s->w;
 	unsigned before = s->n;
@@ -320,17 +304,19 @@ say_events(struct say *s, const struct pm_why_traffic *t)
 	if (s->n > before)
 		return;
 	if (w->received == 0 && silent_unsized(s, t))
-		say_silent(s, FACT(.about = WHY_EVENTS, .is = "silent", .reason = "silent",
+		say_silent(s, WHY_FACT(.about = WHY_EVENTS, .is = "silent", .reason = "silent",
 				   .trouble = true), true);
 	else if (w->received == 0)
-		add(s, FACT(.about = WHY_EVENTS, .is = "none", .reason = "-"), "none received");
+		why_add(s, WHY_FACT(.about = WHY_EVENTS, .is = "none", .reason = "-"),
+			"none received");
 	else if (w->applied == 0 && w->orphaned + w->skipped + w->failed > 0)
-		add(s, FACT(.about = WHY_EVENTS, .is = "deaf", .reason = "-", .trouble = true),
+		why_add(s, WHY_FACT(.about = WHY_EVENTS, .is = "deaf", .reason = "-",
+				    .trouble = true),
 		    "%" PRIu64 " batches received, 0 events applied: %" PRIu64 " failed, %" PRIu64
 		    " skipped, %" PRIu64 " wait for their parents", w->received, w->failed,
 		    w->skipped, w->orphaned);
 	else
-		add(s, FACT(.about = WHY_EVENTS, .is = "applied", .reason = "-"),
+		why_add(s, WHY_FACT(.about = WHY_EVENTS, .is = "applied", .reason = "-"),
 		    "%" PRIu64 " batches received, %" PRIu64 " events applied", w->received,
 		    w->applied);
 }
@@ -436,73 +422,27 @@ pm_why_traffic(const struct pm_view *view, struct pm_why_traffic *ret, unsigned 
 	pm_view_journals(view, ROLE_POLICY, on_decision, &r);
 }
 
-static mono_ns
-mono_of(wall_ns when, mono_ns now)
-{
-	wall_ns wall = clock_wall();
-
-	return when == 0 || when >= wall || wall - when >= now ? 0 : now - (wall - when);
-}
-
-static void
-say_tokens(struct say *s, const struct pm_why_traffic *t)
-{
-	const char *no_cached = t->answers >= FEW && t->cached_said == 0 ?
-		"; its answers do not say cached_tokens, so hits prove nothing (vLLM: "
-		"--enable-prompt-tokens-details)" : "";
-
-	if (t->differ > 0)
-		add(s, FACT(.about = WHY_TOKENS, .is = "mismatch", .reason = "counts-differ",
-			    .since_ns = mono_of(t->differ_since, s->now), .trouble = true),
-		    "%" PRIu64 " of %" PRIu64 " answers count their prompt otherwise than we do "
-		    "(the last: ours %u, the engine's %u): another tokenizer, chat template or "
-		    "special tokens twice; prefixes will not match%s", t->differ, t->compared,
-		    t->ours, t->theirs, no_cached);
-	else if (t->decided > 0 && t->without_tokens == t->decided)
-		add(s, FACT(.about = WHY_TOKENS, .is = "unverified", .reason = "no-lookup",
-			    .trouble = t->decided >= FEW),
-		    "no lookup although traffic: none of the last %" PRIu64 " prompts sent there "
-		    "was tokenized (%s); they are routed by load alone", t->decided,
-		    !s->set || s->set->tokenize ?
-			    "/v1/messages, /v1/responses and others are not, or its /tokenize "
-			    "fails" :
-		    s->set->engine == MANIFEST_ENGINE_VLLM ?
-			    "text, and tokenize is false" :
-			    "text, and tokenize is false, which it is with this engine by default");
-	else if (t->compared > 0)
-		add(s, FACT(.about = WHY_TOKENS, .is = "exact", .reason = "counts-agree"),
-		    "all of %" PRIu64 " answers count their prompts as we do%s", t->compared,
-		    no_cached);
-	else
-		add(s, FACT(.about = WHY_TOKENS, .is = "unverified", .reason = "no-answer"),
-		    "no answer has counted a prompt that we had tokens of");
-	if (t->without_tokens > 0 && t->without_tokens < t->decided)
-		add(s, FACT(.about = WHY_TOKENS, .is = "in-part", .reason = "some-without"),
-		    "%" PRIu64 " of the last %" PRIu64 " prompts sent there were not tokenized and "
-		    "were routed by load alone", t->without_tokens, t->decided);
-}
-
 /* ---- hits: whatever went wrong before shows here ---- */
 
 static void
-say_hits(struct say *s, const struct pm_why_traffic *t)
+say_hits(struct why_say *s, const struct pm_why_traffic *t)
 {
 	struct pm_why fact = {.about = WHY_CACHE, .is = cache_state_name(s->w->cache_state),
 			      .trouble = true};
 
 	if (t->both > 0)
 		return;
-	if (t->expected >= FEW) {
+	if (t->expected >= WHY_FEW) {
 		fact.reason = "hits-missing";
-		add(s, &fact, "%" PRIu64 " answers were expected from its cache, and none was (the "
-		    "last: %u tokens expected): is its prefix caching on and its cache large "
+		why_add(s, &fact, "%" PRIu64 " answers were expected from its cache, and none was "
+		    "(the last: %u tokens expected): is its prefix caching on and its cache large "
 		    "enough, and does anything part its prompts that we do not see?", t->expected,
 		    t->expected_tokens);
 	}
-	if (t->found >= FEW) {
+	if (t->found >= WHY_FEW) {
 		fact.reason = "hits-unknown";
-		add(s, &fact, "%" PRIu64 " answers came from its cache, and none was expected to "
-		    "(the last: %u tokens): its events, if any, are not of the prompts that we "
+		why_add(s, &fact, "%" PRIu64 " answers came from its cache, and none was expected "
+		    "to (the last: %u tokens): its events, if any, are not of the prompts that we "
 		    "see: another tokenizer or chat template, a salt, another engine's kvEvents",
 		    t->found, t->found_tokens);
 	}
@@ -511,24 +451,24 @@ say_hits(struct say *s, const struct pm_why_traffic *t)
 /* ---- predictor ---- */
 
 static void
-say_predictor(struct say *s)
+say_predictor(struct why_say *s)
 {
 	const struct row_predictor *p = &s->w->predictor;
 	struct pm_why fact = {.about = WHY_PREDICTOR, .is = predictor_state_name(p->state),
 			      .reason = "-"};
 
 	if (p->state == PREDICTOR_CALIBRATING)
-		add(s, &fact, "%u answers learned from; until it has enough, what its set has "
+		why_add(s, &fact, "%u answers learned from; until it has enough, what its set has "
 		    "taught counts, else the configured prior", p->samples);
 	else
-		add(s, &fact, "%u answers learned from, half of its predictions within %.3f s",
+		why_add(s, &fact, "%u answers learned from, half of its predictions within %.3f s",
 		    p->samples, (double)p->err_p50);
 }
 
 /* ---- all ---- */
 
 static void
-find_member(struct say *s)
+find_member(struct why_say *s)
 {
 	const struct manifest *m = s->view->manifest;
 	uint64_t uid = s->view->rows.row[s->w->row].uid;
@@ -544,17 +484,16 @@ unsigned
 pm_why(const struct pm_view *view, const struct pm_view_worker *w,
        const struct pm_why_traffic *traffic, mono_ns now, struct pm_why *ret)
 {
-	struct say s = {.view = view, .w = w, .now = now, .to = ret};
+	struct why_say s = {.view = view, .w = w, .now = now, .to = ret};
 
 	find_member(&s);
 	say_state(&s);
 	say_metrics(&s);
 	say_cache(&s);
 	say_events(&s, traffic);
-	if (traffic) {
+	if (traffic)
 		say_hits(&s, traffic);
-		say_tokens(&s, traffic);
-	}
+	why_tokens(&s, traffic);
 	say_predictor(&s);
 	return s.n;
 }

@@ -48,7 +48,7 @@ void pm_why_traffic(const struct pm_view *view, struct pm_why_traffic *ret, unsi
 	/* ret: one per row id, filled.  Reads every journal. */
 unsigned pm_why(const struct pm_view *view, const struct pm_view_worker *w,
 		const struct pm_why_traffic *traffic, mono_ns now, struct pm_why *ret);
-	/* Up to PM_WHY_MAX; how many.  traffic NULL: nothing is said of tokens. */
+	/* Up to PM_WHY_MAX; how many.  traffic NULL: of tokens only what is proven. */
 json_t *pm_why_workers(const struct pm_view *view);
 	/* pm_show_workers, each worker with "why". */
 json_t *pm_why_json(const struct pm_why *why, unsigned n, mono_ns now);

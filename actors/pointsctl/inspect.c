@@ -92,13 +92,32 @@ print_discovery(const json_t *list)
 }
 
 static void
+print_models(const json_t *list)
+{
+	char since[UNIT_TEXT];
+	size_t i;
+	json_t *m;
+
+	json_array_foreach(list, i, m) {
+		const char *is = pm_text_at(m, "tokens", "?");
+
+		printf("tokens of %s: %s for %s%s; workers: %lld exact, %lld unverified, %lld "
+		       "mismatch\n",
+		       pm_text_at(m, "model", "?"), is, unit_s(since, m, "since_s"),
+		       strcmp(is, "mismatch") == 0 ? ", prompts go by /tokenize" : "",
+		       pm_integer_at(m, "exact"), pm_integer_at(m, "unverified"),
+		       pm_integer_at(m, "mismatch"));
+	}
+}
+
+static void
 print_workers(const json_t *result)
 {
 	const json_t *list = json_object_get(result, "workers");
 	struct table *t =
 		table_new("WORKER >RANK POOL STATE >PENDING >PREFILL >DECODE >WAITING >RUNNING >KV "
 			  "CACHE >BATCHES >EVENTS >APPLIED >GAPS PREDICTOR >ERR-P50 >ERR-P90 "
-			  "SOURCE URL");
+			  "TOKENS SOURCE URL");
 	char a[UNIT_TEXT];
 	size_t i;
 	json_t *w;
@@ -119,11 +138,13 @@ print_workers(const json_t *result)
 		table_json(t, predictor, "state");
 		table_cell(t, "%s", unit_s(a, predictor, "error_p50_s"));
 		table_cell(t, "%s", unit_s(a, predictor, "error_p90_s"));
+		table_json(t, json_object_get(w, "tokens"), "state");
 		table_json(t, w, "source");
 		table_json(t, w, "url");
 	}
 	table_print(stdout, t);
 	table_free(&t);
+	print_models(json_object_get(result, "models"));
 	print_discovery(json_object_get(result, "discovery"));
 }
 
@@ -162,6 +183,7 @@ print_why(const json_t *result)
 			print_fact(f);
 		between = "\n";
 	}
+	print_models(json_object_get(result, "models"));
 	print_discovery(json_object_get(result, "discovery"));
 }
 

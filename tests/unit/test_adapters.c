@@ -87,7 +87,8 @@ Test(adapters, a_set_whose_workers_are_found_later_has_its_adapters_now)
 	struct manifest *m = load(
 		GATEWAY("{name: demo, policy: p}") HEAD("InferenceWorkerSet", "s")
 		"  engine: vllm\n  model: demo\n  loraAdapters: [a]\n"
-		"  discovery: {file: {path: /x}}\n---\n" HEAD("InferencePool", "q") "  workerSets: [s]\n---\n" POLICY);
+		"  discovery: {file: {path: /x}}\n---\n"
+		HEAD("InferencePool", "q") "  workerSets: [s]\n---\n" POLICY);
 	const struct manifest_model *a = manifest_find_model(m, "a", 1);
 
 	cr_assert_not_null(a);

@@ -179,3 +179,22 @@ Test(page, names_with_quotes_and_newlines_stay_inside_their_label)
 	free(page);
 	world_end(&w);
 }
+
+Test(page, what_is_proven_of_tokens_is_there_where_they_are_made_here_and_nowhere_else)
+{
+	struct view_world w;
+	char *page;
+
+	world_begin(&w);
+	world_trust(&w, 0, TRUST_MISMATCH, TRUST_PROBES_DIFFER);
+	page = page_of(&w.view);
+	well_formed(page);
+	cr_assert(strstr(page, "\npointsman_worker_tokens_state{worker=\"w0\",rank=\"0\","
+			 "row=\"0\",set=\"set\",model=\"demo\",state=\"mismatch\"} 1\n"));
+	cr_assert_null(strstr(page, "pointsman_worker_tokens_state{worker=\"w1\""));
+	cr_assert(strstr(page, "\npointsman_model_tokens_state{model=\"demo\","
+			 "key=\"0000000000000009\",state=\"mismatch\"} 1\n"));
+	cr_assert(strstr(page, "\npointsman_worker_tokens_usage_differ_total{worker=\"w0\""));
+	free(page);
+	world_end(&w);
+}

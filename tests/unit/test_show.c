@@ -285,3 +285,27 @@ Test(show, an_id_is_16_hex_digits_perhaps_with_an_attempt)
 	cr_assert_eq(pm_show_id("", 0, &id), -EINVAL);
 	cr_assert_eq(id, WORLD_ID(10));
 }
+
+Test(show, a_worker_says_what_is_proven_of_its_tokens_and_a_model_of_all_its_workers)
+{
+	struct view_world w;
+	json_t *o, *t, *m;
+
+	world_begin(&w);
+	world_trust(&w, 0, TRUST_MISMATCH, TRUST_PROBES_DIFFER);
+	o = pm_show_workers(&w.view);
+	t = json_object_get(json_array_get(json_object_get(o, "workers"), 0), "tokens");
+	cr_assert_str_eq(world_text(t, "state"), "mismatch");
+	cr_assert_str_eq(world_text(t, "reason"), "probes-differ");
+	cr_assert_str_eq(world_text(t, "engine_version"), "0.31.0");
+	cr_assert_eq(world_number(t, "usage_differ"), 1);
+	cr_assert_eq(world_number(json_object_get(t, "difference"), "theirs"), 200);
+	cr_assert(json_is_null(json_object_get(json_array_get(json_object_get(o, "workers"), 1),
+					       "tokens")));
+	m = json_array_get(json_object_get(o, "models"), 0);
+	cr_assert_str_eq(world_text(m, "model"), "demo");
+	cr_assert_str_eq(world_text(m, "tokens"), "mismatch");
+	cr_assert_eq(world_number(m, "mismatch"), 1);
+	json_decref(o);
+	world_end(&w);
+}

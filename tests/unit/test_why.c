@@ -248,3 +248,70 @@ Test(why, hits_that_never_come_and_hits_that_were_never_expected_are_told)
 	cr_assert_not(about(why, ask(&w, &traffic, why), WHY_CACHE)->trouble);
 	world_end(&w);
 }
+
+Test(why, tokens_that_probes_disproved_are_trouble_with_the_first_difference)
+{
+	struct pm_why why[PM_WHY_MAX];
+	const struct pm_why *f;
+	struct view_world w;
+
+	world_begin(&w);
+	world_trust(&w, 0, TRUST_MISMATCH, TRUST_PROBES_DIFFER);
+	f = about(why, ask(&w, NULL, why), WHY_TOKENS);
+	cr_assert(f->trouble);
+	cr_assert_str_eq(f->is, "mismatch");
+	cr_assert_str_eq(f->reason, "probes-differ");
+	cr_assert_eq(f->since_ns, 1000);
+	cr_assert(strstr(f->text, "differs at token 12: ours 100, the engine's 200 (of 30 and 31, "
+			 "engine 0.31.0)"), "%s", f->text);
+	cr_assert(strstr(f->text, "4 of 5 answers count their prompt as we do"), "%s", f->text);
+	world_trust(&w, 0, TRUST_MISMATCH, TRUST_USAGE_DIFFERS);
+	f = about(why, ask(&w, NULL, why), WHY_TOKENS);
+	cr_assert(f->trouble);
+	cr_assert(strstr(f->text, "ours 70, the engine's 71"), "%s", f->text);
+	world_end(&w);
+}
+
+Test(why, a_worker_that_alone_disagrees_is_told_from_a_model_that_is_wrong)
+{
+	struct pm_why why[PM_WHY_MAX];
+	struct view_world w;
+	bool said = false;
+	unsigned n;
+
+	world_begin(&w);
+	world_trust(&w, 0, TRUST_MISMATCH, TRUST_PROBES_DIFFER);
+	n = ask(&w, NULL, why);
+	for (unsigned i = 0; i < n; i++)
+		said |= strcmp(why[i].reason, "model") == 0 && why[i].trouble;
+	cr_assert(said, "its prompts go by /tokenize");
+	trust_model_write(&w.rows, 9, "demo", 2, 0, 1, 2000);
+	n = ask(&w, NULL, why);
+	said = false;
+	for (unsigned i = 0; i < n; i++) {
+		cr_assert_str_neq(why[i].reason, "model");
+		said |= strcmp(why[i].reason, "alone") == 0 && why[i].trouble;
+	}
+	cr_assert(said);
+	world_end(&w);
+}
+
+Test(why, tokens_that_are_proven_or_not_yet_are_no_trouble)
+{
+	struct pm_why why[PM_WHY_MAX];
+	const struct pm_why *f;
+	struct view_world w;
+
+	world_begin(&w);
+	world_trust(&w, 0, TRUST_EXACT, TRUST_PROBES_AGREE);
+	f = about(why, ask(&w, NULL, why), WHY_TOKENS);
+	cr_assert_not(f->trouble);
+	cr_assert_str_eq(f->is, "exact");
+	cr_assert(strstr(f->text, "50 of 57 probes, engine 0.31.0"), "%s", f->text);
+	world_trust(&w, 0, TRUST_UNVERIFIED, TRUST_NO_ROUTE);
+	f = about(why, ask(&w, NULL, why), WHY_TOKENS);
+	cr_assert_not(f->trouble);
+	cr_assert_str_eq(f->is, "unverified");
+	cr_assert_str_eq(f->reason, "no-route");
+	world_end(&w);
+}

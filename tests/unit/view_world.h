@@ -127,6 +127,22 @@ world_outcome(struct view_world *w, uint64_t id, bool decided)
 	cr_assert_neq(journal_append(&w->ingress.journal, &head, &o, sizeof o, NULL, 0), 0);
 }
 
+/* What metrics would have written of a worker that was asked. */
+static inline void
+world_trust(struct view_world *w, uint16_t id, enum trust_state state, enum trust_why why)
+{
+	struct row_trust t = {.state = state, .why = why, .key_lo = 9, .probes = 57, .agreed = 50,
+			      .differed = state == TRUST_MISMATCH, .probe = 3, .at = 12,
+			      .ours = 100, .theirs = 200, .n_ours = 30, .n_theirs = 31,
+			      .usage_same = 4,
+			      .usage_differ = 1, .usage_ours = 70, .usage_theirs = 71,
+			      .cached_same = 3, .since_lo = 1000, .version = "0.31.0"};
+
+	row_trust_write(&w->rows, id, 1, &t);
+	trust_model_write(&w->rows, 9, "demo", state == TRUST_EXACT, state == TRUST_UNVERIFIED,
+			  state == TRUST_MISMATCH, 1000);
+}
+
 static inline const char *
 world_text(const json_t *o, const char *key)
 {
