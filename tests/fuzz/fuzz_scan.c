@@ -1,4 +1,4 @@
-/* Texts through every scanner and through PCRE2, which must agree; and patterns that are anything. */
+/* Texts through every scanner and through PCRE2, which must agree; and patterns of any bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

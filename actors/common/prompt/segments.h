@@ -2,15 +2,17 @@
  *
  * Question   Which ids has this stretch of a prompt?  In a conversation all but its end was
  *            tokenized with the request before.
- * Rule       ids(prompt) is the concatenation of the ids of its segments, because tokens never
- *            cross a hard boundary (added tokens, tokenizer.h) nor a place where the scanner is
- *            proven to begin anew (scan_cut); so segments are found by their content alone.
+ * Rule       ids(prompt) is the concatenation of the ids of its segments (tokenizer_cut: parted at
+ *            added tokens, and long texts where the scanner begins anew), so they are found by
+ *            their content alone.
  * Key        XXH3-128, seeded by chance when the cache is made, of the segment's bytes, the
  *            tokenizer's identity and what of its surroundings decides.
  * Bounds     in bytes, over all models; the oldest unused go first.  Segments of less than
  *            SEGMENTS_MIN bytes are tokenized instead: that costs the same.
  * Threads    shared; 16 parts with a lock each, held for a copy.
- * Cost       a hit: the hash of its bytes and the copy of its ids.
+ * Cost       a hit: the hash of its bytes and the copy of its ids, 0.1 ns a byte each.  Hashes of
+ *            blocks are not kept beside the ids: a block spans segments, so they would hang on all
+ *            that came before, and making them anew costs 4 ns a block.
  */
 #pragma once
 #include <stdbool.h>
@@ -40,5 +42,5 @@ void segments_free(struct segments **);
 int segments_encode(struct segments *, const struct tokenizer *, struct tokenizer_scratch *,
 		    struct slice text, bool add_special, size_t max_ids, struct ids *out);
 	/* As tokenizer_encode, and with its errors; appends to out the very same ids.  NULL: no
-	 * cache. */
-void segments_stats(const struct segments *, struct segments_stats *ret);
+	 * cache.  What is behind the max_ids-th id is not looked at. */
+void segments_stats(struct segments *, struct segments_stats *ret);
