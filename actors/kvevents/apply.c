@@ -180,7 +180,7 @@ lines_begin(struct row *row, uint32_t row_gen)
 		&row->engine_start_seen, &row->received, &row->decoded,     &row->applied,
 		&row->orphaned,          &row->failed,   &row->skipped,     &row->gaps,
 		&row->restarts,          &row->trouble,  &row->trouble_count,
-		&row->trouble_since_ns,
+		&row->trouble_since_ns,  &row->chains_routed, &row->chains_stored,
 	};
 
 	APPLY_STORE_POINT();
@@ -774,6 +774,7 @@ apply_tick(struct apply *a, mono_ns now)
 		row_expire(a, r);
 		row_age(a, r);
 		row_silence(a, r);
+		row_chains_look(a, r);
 		budget_refill(a, r, before);
 		orphans += orphans_size(r->orphans);
 		reading_look(a, r);

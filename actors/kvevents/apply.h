@@ -138,6 +138,8 @@ void apply_replay_end(struct apply *a, uint16_t row, enum cache_reason failed);
 
 void apply_note(struct apply *a, const struct msg_routed *note);
 	/* routed; a proof is the same with fewer hashes. */
+void apply_sent(struct apply *a, const struct msg_routed *note);
+	/* And of what was routed: do its events speak of it?  rows.h chains_routed. */
 void apply_engine_start(struct apply *a, uint16_t row, uint32_t row_gen, wall_ns start);
 	/* The engine's process began then.  Harmless when its events have told us already. */
 void apply_engine_asleep(struct apply *a, uint16_t row, uint32_t row_gen);

@@ -45,3 +45,13 @@ apply_note(struct apply *a, const struct msg_routed *note)
 				      (note->seq & 0xffffffffffull),
 			      memory_order_release);
 }
+
+void
+apply_sent(struct apply *a, const struct msg_routed *note)
+{
+	struct apply_row *r = row_at(a, note->row);
+	size_t n = note->hashes.len / sizeof(uint64_t);
+
+	if (r && r->row_gen == note->row_gen && n > 0)
+		row_chain_sent(a, r, hash_at(note->hashes, n - 1));
+}

@@ -8,6 +8,8 @@
 
 #define APPLY_TIERS 2u                  /* enum index_tier */
 #define APPLY_ALL_TIERS ((1u << APPLY_TIERS) - 1)
+#define APPLY_CHAINS 32u                /* prompts of a row that are looked for at once */
+#define APPLY_CHAIN_NS 30000000000ull   /* and how long */
 
 /* Test builds define it: the writer is stopped before each store into a row's lines. */
 #ifndef APPLY_STORE_POINT
@@ -61,6 +63,12 @@ struct apply_row {
 	uint64_t tap_trouble, tap_count;        /* trouble, trouble_count before this event */
 	uint64_t sent;                          /* notes of what was sent there */
 	mono_ns sent_since;                     /* where sent is not 0 */
+	struct {
+		uint64_t hash;                  /* of its last whole block */
+		mono_ns sent;
+	} chain[APPLY_CHAINS];                  /* prompts looked for in its events */
+	unsigned n_chains;
+	mono_ns chains_at;                      /* the next look */
 	mono_ns told_ns;                        /* when the lines of this second began */
 	uint32_t told, untold;                  /* lines of it written and not */
 };
@@ -115,6 +123,11 @@ void row_rotate(struct apply *a, struct apply_row *r);
 void row_expire(struct apply *a, struct apply_row *r);
 mono_ns row_lease(const struct apply_row *r);
 void slots_settle(struct apply *a);     /* rule 11, once at birth */
+
+/* ---- prompts in its events (apply_chains.c) ---- */
+void row_chain_sent(struct apply *a, struct apply_row *r, uint64_t last);
+	/* A prompt whose last whole block is that; one in some is looked for. */
+void row_chains_look(struct apply *a, struct apply_row *r);     /* each tick */
 
 /* ---- private memory (apply_budget.c) ---- */
 void budget_begin(struct apply *a);

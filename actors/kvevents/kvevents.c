@@ -297,6 +297,7 @@ on_note(struct kvevents *me, const void *frame, size_t len)
 	switch (m.id) {
 	case MSG_routed:
 		apply_note(me->apply, &m.u.routed);
+		apply_sent(me->apply, &m.u.routed);
 		count_add(&me->actor->process, COUNTER_routed_notes, 1);
 		break;
 	case MSG_proof: {

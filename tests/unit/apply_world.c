@@ -293,4 +293,5 @@ note(struct world *w, uint16_t row, uint64_t seq, const struct prompt *p, unsign
 	blockhash_chain(blocks_root(SEED, "m", slice_str(NULL), slice_str(NULL), BLOCK), p->tokens,
 			blocks * BLOCK, BLOCK, hash, PROMPT_BLOCKS);
 	apply_note(w->apply, &m);
+	apply_sent(w->apply, &m);
 }

@@ -531,3 +531,50 @@ Test(apply_budget, a_worker_that_stores_without_end_leaves_others_a_quarter_of_t
 	cr_assert_eq(counted(&w, COUNTER_index_row_full), seq * MANY - most);
 	end(&w);
 }
+
+/* ---- prompts in its events ---- */
+
+static void
+chains_are(const struct world *w, uint64_t routed, uint64_t stored)
+{
+	cr_assert_eq(w->rows.row[0].chains_routed, routed);
+	cr_assert_eq(w->rows.row[0].chains_stored, stored);
+}
+
+Test(apply_rules, a_prompt_that_was_sent_is_looked_for_in_the_events_by_its_last_block)
+{
+	struct world w;
+	struct prompt p, q;
+
+	begin(&w, 60);
+	prompt_make(&p, 100);
+	prompt_make(&q, 200);
+	note(&w, 0, 1, &p, 4);
+	note(&w, 0, 2, &q, 4);
+	apply_tick(w.apply, w.now += 2000000000ull);
+	chains_are(&w, 0, 0);                   /* it may still be computed */
+	SAY(&w, 0, 0, STORED(.hashes = p.engine, .n = 4, .tokens = p.tokens));
+	apply_tick(w.apply, w.now += 2000000000ull);
+	chains_are(&w, 1, 1);
+	SAY(&w, 0, 1, STORED(.hashes = q.engine, .n = 3, .tokens = q.tokens));
+	apply_tick(w.apply, w.now += 40000000000ull);
+	chains_are(&w, 2, 1);                   /* all but its last block is not all of it */
+	apply_tick(w.apply, w.now += 40000000000ull);
+	chains_are(&w, 2, 1);
+	end(&w);
+}
+
+Test(apply_rules, no_more_prompts_are_looked_for_than_there_is_room)
+{
+	struct world w;
+	struct prompt p;
+
+	begin(&w, 60);
+	for (unsigned i = 0; i < 100; i++) {
+		prompt_make(&p, 100 + i * 1000);
+		note(&w, 0, i + 1, &p, 2);
+	}
+	apply_tick(w.apply, w.now += 40000000000ull);
+	chains_are(&w, 32, 0);
+	end(&w);
+}
