@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Texts for tests/bench/run prompt: mixed, english, cjk, new, long and chat, the same bytes each time.
+"""Texts for tests/bench/run prompt: mixed, english, cjk, new, long and chats, the same bytes each time.
 
-    corpus.py FOLDER [MEGABYTES]     writes NAME.txt (8 MB each; `long` is a folder of 1 MB strings without spaces)
+    corpus.py FOLDER [MEGABYTES]     writes NAME.txt (8 MB each), long/ (1 MB strings without spaces), chats as JSON
 
 Words come from the demo model's own text, from roots and endings, and from lists below; each text goes
 on without repeating itself: sentences, names, identifiers and numbers are drawn anew throughout.
@@ -11,7 +11,7 @@ on without repeating itself: sentences, names, identifiers and numbers are drawn
     cjk       Chinese and Japanese, half each
     new       words that hardly ever come twice: what a word cache and a vocabulary are of no use for
 """
-import itertools, lzma, pathlib, random, re, sys
+import itertools, json, lzma, pathlib, random, re, sys
 from collections import Counter
 
 MODEL = pathlib.Path(__file__).resolve().parents[2] / "etc/models/demo"
@@ -97,8 +97,8 @@ class Writer:
         out = []
         for i in range(n):
             r = self.rng.random()
-            word = next(function) if r < 0.45 else next(lexicon) if r < 0.72 else self.derived() if r < 0.95 else \
-                self.coined(2).capitalize() if r < 0.98 else self.number()
+            word = next(function) if r < 0.45 else next(lexicon) if r < 0.9 else self.derived() if r < 0.955 else \
+                self.coined(2).capitalize() if r < 0.985 else self.number()
             out.append(word + "," if r * 1000 % 10 < 0.8 and i < n - 1 else word)
         out[0] = out[0][0].upper() + out[0][1:]
         text = " ".join(out)
@@ -112,7 +112,7 @@ class Writer:
         return text + "\n\n"
 
     def identifier(self):
-        words = [self.pick(self.lexicon) if self.rng.random() < 0.5 else self.derived() for _ in range(1 + int(self.rng.random() * 3))]
+        words = [self.pick(self.lexicon) if self.rng.random() < 0.75 else self.derived() for _ in range(1 + int(self.rng.random() * 3))]
         r = self.rng.random()
         return "_".join(words) if r < 0.6 else words[0] + "".join(w.capitalize() for w in words[1:]) if r < 0.85 else \
             "".join(w.capitalize() for w in words) if r < 0.95 else "_".join(words).upper()
@@ -153,7 +153,7 @@ class Writer:
         words = self.pick(self.foreign)
         letters = [c for w in words for c in w.lower() if c.isalpha()]
         # Words of the language, and others of its letters: inflected and rare words are most of a text's vocabulary.
-        return " ".join(self.pick(words) if self.rng.random() < 0.7 else
+        return " ".join(self.pick(words) if self.rng.random() < 0.85 else
                         self.pick(words)[:3] + "".join(self.pick(letters) for _ in range(2 + int(self.rng.random() * 5)))
                         for _ in range(40)) + ".\n\n"
 
@@ -208,6 +208,36 @@ def strings(size):
     }
 
 
+FUNCTIONS = [{"type": "function", "function": {
+    "name": name, "description": f"Says what is known of a {name[4:]}.", "parameters": {
+        "type": "object", "properties": {"name": {"type": "string", "description": "Which one"}, "limit": {"type": "integer"}},
+        "required": ["name"]}}} for name in ("get_train", "get_station")]
+
+
+def conversation(writer, messages, size):
+    """A system turn, then question and answer in turn, all together of some `size` bytes."""
+    roles = ["system"] + ["user", "assistant"] * (messages // 2)
+    return [{"role": role, "content": writer.text(writer.english if i % 6 else writer.source, size // messages)[:size // messages]}
+            for i, role in enumerate(roles[:messages])]
+
+
+def write_chats(folder, scale):
+    """talk.json: a template's context of 31 messages, 26 kB.  turn-0.json: a request of 400 kB (100,000 tokens of a
+    large model), turn-1.json ..: each goes on from it by an answer and a
+    question, 200 tokens.  cold-0.json ..: 62 kB that nobody has seen."""
+    writer = Writer(20)
+    talk = conversation(writer, 31, 26000)
+    (folder / "talk.json").write_text(json.dumps({"messages": talk, "tools": None, "add_generation_prompt": True}))
+    (folder / "talk_tools.json").write_text(json.dumps({"messages": talk, "tools": FUNCTIONS, "add_generation_prompt": True}))
+    long = conversation(writer, 250, int(400000 * scale))
+    for i in range(10):
+        tail = [{"role": role, "content": writer.text(writer.english, 400)[:400]} for role in ("assistant", "user")] if i else []
+        body = {"model": "m", "stream": True, "messages": [*long, *tail]}
+        (folder / f"turn-{i}.json").write_text(json.dumps(body, ensure_ascii=False))
+        body = {"model": "m", "messages": conversation(writer, 20, int(62000 * scale))}
+        (folder / f"cold-{i}.json").write_text(json.dumps(body, ensure_ascii=False))
+
+
 def write(folder, size):
     folder.mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(("mixed", "english", "cjk", "new")):
@@ -216,6 +246,7 @@ def write(folder, size):
     (folder / "long").mkdir(exist_ok=True)
     for name, text in strings(min(size, 1 << 20)).items():
         (folder / "long" / f"{name}.txt").write_text(text)
+    write_chats(folder, min(1, size / (8 << 20)))
 
 
 if __name__ == "__main__":

@@ -504,6 +504,7 @@ piece(const struct bpe_tables *t, struct bpe_work *w, const char *p, size_t n, s
 		if (c->a == key.a && c->b == key.b && c->len == n) {
 			memcpy(out->id + out->n, c->id, sizeof(c->id));
 			out->n += c->n;
+			w->cached++;
 			return 0;
 		}
 	}
@@ -565,6 +566,7 @@ bpe_pieces(const struct bpe_tables *t, struct bpe_work *w, const char *text, siz
 	struct key key[BATCH];
 	uint64_t hash[BATCH];
 
+	w->pieces += n;
 	if (t->flags & TOKENIZER_PARTS) {
 		for (size_t i = 0; i < n; i++) {
 			int r = parts(t, w, text, len[i], max_ids, out);

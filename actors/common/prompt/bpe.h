@@ -52,6 +52,7 @@ struct bpe_work {                       /* zero before its first use */
 	struct bpe_cache cache[BPE_CACHES];
 	struct bpe_cached *now;         /* of the tokenizer at work */
 	uint64_t turns;
+	uint64_t pieces, cached;        /* worked since the beginning, and found in a cache */
 	uint32_t *symbol, *next, *prev; /* owned, as the heap */
 	uint64_t *heap;
 	size_t cap, heap_cap;

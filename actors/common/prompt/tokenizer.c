@@ -256,6 +256,12 @@ tokenizer_scratch_free(struct tokenizer_scratch **ret)
 	free(s);
 }
 
+struct tokenizer_counts
+tokenizer_scratch_counts(const struct tokenizer_scratch *scratch)
+{
+	return (struct tokenizer_counts){scratch->run.bpe.pieces, scratch->run.bpe.cached};
+}
+
 /* --- what it is --- */
 
 size_t

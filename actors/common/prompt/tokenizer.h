@@ -36,6 +36,12 @@ int tokenizer_scratch_new(struct tokenizer_scratch **ret);      /* 0, -ENOMEM */
 void tokenizer_scratch_free(struct tokenizer_scratch **ret);
 	/* One scratch may serve several tokenizers; its word cache starts anew at each change. */
 
+struct tokenizer_counts {
+	uint64_t pieces;        /* that were made ids by this scratch since it is there */
+	uint64_t cached;        /* of them found in its word cache */
+};
+struct tokenizer_counts tokenizer_scratch_counts(const struct tokenizer_scratch *scratch);
+
 size_t tokenizer_vocabulary(const struct tokenizer *t);
 	/* The largest id it can give, plus one. */
 uint32_t tokenizer_added(const struct tokenizer *t, struct slice content);
