@@ -29,5 +29,5 @@ void *bump_take(struct bump *bump, size_t n);
 char *bump_bytes(struct bump *bump, size_t n);
 	/* The same, for text: not aligned. */
 bool bump_extend(struct bump *bump, const char *end, size_t n);
-	/* Are the n bytes that follow `end` free?  Then they are taken: what ends there has grown in
-	 * place.  (A string that grows by concatenation is so copied once, not each time.) */
+	/* Are the n bytes that follow `end` free?  Then they are taken: what ends there has grown
+	 * in place.  (A string that grows by concatenation is so copied once, not each time.) */

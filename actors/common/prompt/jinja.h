@@ -31,8 +31,7 @@ struct jinja_error {
 struct jinja_options {
 	int64_t now_s;                          /* the clock: seconds since 1970, UTC */
 	uint32_t now_us;                        /* and microseconds */
-	int32_t utc_offset_s;                   /* local time of the worker: zone.h finds it */
-	const char *zone_name;                  /* for %Z; NULL: "" */
+	int32_t utc_offset_s;                   /* the worker's local time (zone.h) */
 	uint64_t max_steps;                     /* 0: JINJA_STEPS */
 	unsigned max_depth;                     /* macro calls in each other; 0: JINJA_DEPTH */
 };

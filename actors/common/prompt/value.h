@@ -180,8 +180,8 @@ int value_from_json(struct bump *bump, struct slice doc, struct value *ret, cons
 		    size_t *ret_off);
 	/* json.loads: NaN, Infinity and -Infinity are numbers, an integer stays one however long
 	 * (up to 4300 digits, as Python), 1e400 is Infinity, a duplicate key keeps its first place
-	 * and takes its last value, lone surrogates are kept.  Strings without escapes are slices of
-	 * doc, which must live as long.  0; -EBADMSG with why (static) and where (byte offset);
+	 * and takes its last value, lone surrogates are kept.  Strings without escapes are slices
+	 * of doc, which must live as long.  0; -EBADMSG with why (static) and where (byte offset);
 	 * -EMSGSIZE deeper than VALUE_DEPTH; -ENOMEM over the bump's bound.  ret_off may be NULL.
 	 * Cost: ~1 ns a byte of structure, 0.1 ns a byte of plain text. */
 
