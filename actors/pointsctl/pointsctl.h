@@ -23,6 +23,8 @@ struct options {
 	const char *tokens, *model, *adapter, *salt, *worker;   /* of index, hash; NULL not given */
 	const char *seed;                       /* of hash; NULL not given */
 	unsigned block_tokens;                  /* 0 not given */
+	const char *template, *now, *route;     /* of render, blocks; NULL not given */
+	bool context, jsonl;                    /* of render */
 	unsigned n;                             /* -n: lines, requests; 0 not given */
 	const char *engine;                     /* of decode metrics; NULL not given */
 	unsigned ranks;                         /* likewise; 0 not given */
@@ -45,6 +47,8 @@ int command_explain(const struct options *o);
 int command_log(const struct options *o);
 int command_journal(const struct options *o);
 int command_decode(const struct options *o);
+int command_render(const struct options *o);
+int command_blocks(const struct options *o);
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 	/* "pointsctl: ..." on standard error. */
