@@ -62,7 +62,8 @@ struct scan_run {
 	bool matched;                   /* .. which there is */
 	size_t given;                   /* so many were given as pieces */
 	size_t pending;                 /* of a match, behind the gap that was given before it */
-	uint64_t spent_ns, may_ns;      /* of CPU time */
+	uint64_t began_ns;              /* by the thread's CPU clock */
+	uint64_t spent_ns, may_ns;      /* searching */
 	struct scan_pcre2_room *room;   /* owned */
 };
 
