@@ -22,8 +22,10 @@ struct options {
 	bool slots, hash, audit;                /* of index */
 	const char *tokens, *model, *adapter, *salt, *worker;   /* of index, hash; NULL not given */
 	const char *seed;                       /* of hash; NULL not given */
-	bool jsonl, special, transformers;      /* of tokenize; --model is DIR there */
 	unsigned block_tokens;                  /* 0 not given */
+	const char *template, *now, *route;     /* of render, blocks; NULL not given */
+	bool context, jsonl;                    /* of render; jsonl of tokenize too */
+	bool special, transformers;             /* of tokenize; --model is DIR there */
 	unsigned n;                             /* -n: lines, requests; 0 not given */
 	const char *engine;                     /* of decode metrics; NULL not given */
 	unsigned ranks;                         /* likewise; 0 not given */
@@ -47,6 +49,8 @@ int command_log(const struct options *o);
 int command_journal(const struct options *o);
 int command_decode(const struct options *o);
 int command_tokenize(const struct options *o);
+int command_render(const struct options *o);
+int command_blocks(const struct options *o);
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 	/* "pointsctl: ..." on standard error. */

@@ -4,8 +4,8 @@
  *            is left.  Every merge that can happen is in the table: the last one that the token's
  *            own text comes to.  (What happens within a span of text until it is one token depends
  *            on nothing outside, so a token has one last merge, whatever pairs a file lists.)
- * Short      below BPE_SHORT symbols: the lowest key of an array, 4 at a time, and several pieces in
- *            turn.  Longer: a heap, so that a megabyte without a blank costs n log n.
+ * Short      below BPE_SHORT symbols: the lowest key of an array, 4 at a time, and several pieces
+ *            in turn.  Longer: a heap, so that a megabyte without a blank costs n log n.
  * Cache      pieces of up to 16 bytes that became several ids, each found by its bytes.
  * Threads    tables are shared, a struct bpe_work is one thread's.
  */

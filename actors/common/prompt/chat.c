@@ -189,16 +189,13 @@ chat_ask(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 
 	ask->cut = (struct prompt_cut){.keep = PROMPT_ABSENT};
 	if (!messages_of(p, body, ask) || !rename_reasoning(p, &ask->messages) ||
-	    !prompt_salt(p, value_member(body, "cache_salt")) ||
+	    !prompt_take_salt(p, value_member(body, "cache_salt")) ||
 	    !chat_kwargs(p, body, ask) ||
 	    !chat_effort(p, value_member(body, "reasoning_effort"), ask->kwargs, ask) ||
 	    !documents(p, body, ask) || !ends(p, body, ask) || !output_tokens(p, body, ask) ||
 	    !lax_cut(p, body, &ask->cut) || !tools_chosen(p, body, tools, &none) ||
 	    !tools_dump(p, tools, &ask->tools) || !reused_ids(body, &ask->ids))
 		return false;
-	if (value_true(value_member(body, "stream_options")) &&
-	    !value_true(value_member(body, "stream")))
-		return prompt_stop(p, PROMPT_REFUSED, "stream_options without stream");
 	if (none && p->m->exclude_tools)
 		ask->tools = value_none();
 	return true;

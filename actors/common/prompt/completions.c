@@ -147,7 +147,7 @@ salt_of(struct walk *w)
 {
 	struct value salt;
 
-	return value_of(w, AT_SALT, &salt) && prompt_salt(w->p, salt);
+	return value_of(w, AT_SALT, &salt) && prompt_take_salt(w->p, salt);
 }
 
 bool

@@ -373,6 +373,14 @@ effort_of(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 	struct value effort = value_member(value_member(body, "output_config"), "effort");
 	struct value thinking = value_member(value_member(body, "thinking"), "type");
 
+	if (value_is_text(thinking, "enabled")) {
+		struct value budget = value_member(value_member(body, "thinking"), "budget_tokens");
+		int64_t n;
+
+		if (absent(budget) || !lax_int(budget, &n) || n < 1024)
+			return prompt_stop(p, PROMPT_REFUSED, "thinking.budget_tokens is no number "
+					   "from 1024 on");
+	}
 	if (value_is_text(thinking, "disabled"))
 		effort = value_str(p->m->effort_none ? "none" : "low");
 	return chat_effort(p, effort, ask->kwargs, ask);
@@ -394,7 +402,7 @@ messages_ask(struct prompt_maker *p, struct value body, bool counting, struct pr
 		return prompt_stop(p, PROMPT_REFUSED, "messages is no list");
 	if (!counting && (absent(most) || !lax_int(most, &ask->cut.max_output)))
 		return prompt_stop(p, PROMPT_REFUSED, "max_tokens is no whole number");
-	if (!counting && !prompt_salt(p, value_member(body, "cache_salt")))
+	if (!counting && !prompt_take_salt(p, value_member(body, "cache_salt")))
 		return false;
 	if (!system_first(&t, body, messages))
 		return false;

@@ -371,7 +371,7 @@ model_open(const void *bytes, size_t len, struct model **ret, char *why, size_t 
 	m->header = h;
 	bump_init(&m->bump, MODEL_VALUES_MAX);
 	r = describe(m, why, why_len);
-	if (r == 0) {
+	if (r == 0 && h->tokenizer_len) {
 		r = tokenizer_open((const char *)bytes + h->tokenizer_off, h->tokenizer_len,
 				   &m->tokenizer, &what);
 		if (r < 0)

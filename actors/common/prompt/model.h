@@ -61,7 +61,8 @@ struct model_options {
 
 int model_build(const char *dir, const struct model_options *options, void **ret_bytes,
 		size_t *ret_len, char *why, size_t why_len);
-	/* 0: the blob, malloc'd, the caller's.  -ENOENT a file is missing, -ENOTSUP a feature
+	/* dir NULL: of options->template_file alone; such a model renders and has no tokenizer.
+	 * 0: the blob, malloc'd, the caller's.  -ENOENT a file is missing, -ENOTSUP a feature
 	 * nobody here can reproduce, -EINVAL a file or option is malformed, -EIO it does not read,
 	 * -ENOMEM; why then names the file and what is wrong with it. */
 int model_open(const void *bytes, size_t len, struct model **ret, char *why, size_t why_len);
@@ -71,7 +72,7 @@ void model_close(struct model **ret);
 const void *model_identity(const struct model *m, size_t *ret_len);
 	/* Bytes that differ when anything that decides token ids does: a digest. */
 
-const struct tokenizer *model_tokenizer(const struct model *m);
+const struct tokenizer *model_tokenizer(const struct model *m);        /* NULL: none */
 const char *model_foreign(const struct model *m);
 	/* NULL: prompts are made from these files.  Else which encoder the engine has instead. */
 uint32_t model_max_len(const struct model *m);

@@ -29,6 +29,7 @@
 
 struct build {
 	const char *dir;
+	bool folder;                                    /* there is one */
 	const struct model_options *options;
 	struct bump bump;
 	struct value config, tokenizer_config;          /* dicts, perhaps empty */
@@ -120,7 +121,7 @@ read_object(struct build *b, const char *name, struct value *ret)
 	const char *why = "";
 	struct slice text;
 	size_t off = 0;
-	int r = read_file(b, name, &text);
+	int r = b->folder ? read_file(b, name, &text) : -ENOENT;
 
 	if (r == -ENOENT) {
 		struct value_dict *none = value_dict_new(&b->bump, 0);
@@ -393,13 +394,10 @@ foreign(const struct build *b)
 		for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 			if (value_is_text(list.items[k], own[i].architecture))
 				return own[i].encoder;
-	for (size_t i = 0; i < sizeof tekken / sizeof tekken[0]; i++)
+	for (size_t i = 0; b->folder && i < sizeof tekken / sizeof tekken[0]; i++)
 		if (has_file(b, tekken[i]))
 			return "Mistral's own encoder (mistral_common) is the engine's for this "
 			       "model";
-	if (value_is_text(value_member(b->tokenizer_config, "tokenizer_class"),
-			  "TikTokenTokenizer") && !has_file(b, "tokenizer.json"))
-		return NULL;            /* Kimi-K2: its code is Python, its ranks are read here */
 	return NULL;
 }
 
@@ -422,7 +420,7 @@ put_zone(struct build *b, const char *name)
 	if (r < 0)
 		return r;
 	if (strcmp(name, "UTC") == 0)
-		r = value_from_json(&b->bump, SLICE_LIT("[[0,0,\"UTC\"]]"), &zone, &what, NULL);
+		r = value_from_json(&b->bump, SLICE_LIT("[[0,0]]"), &zone, &what, NULL);
 	else
 		r = zone_read(file, BUILD_ZONE_FROM_S, &b->bump, &zone, why, sizeof why);
 	if (r < 0)
@@ -482,7 +480,7 @@ static int
 describe(struct build *b, struct text *out)
 {
 	const char *why = "";
-	bool template_file;
+	bool template_file = false;
 	int r;
 
 	b->description = value_dict_new(&b->bump, 16);
@@ -491,9 +489,9 @@ describe(struct build *b, struct text *out)
 	r = read_object(b, "config.json", &b->config);
 	if (r == 0)
 		r = read_object(b, "tokenizer_config.json", &b->tokenizer_config);
-	if (r == 0)
+	if (r == 0 && b->folder)
 		r = find_templates(b, &template_file);
-	if (r == 0)
+	if (r == 0 && b->folder)
 		r = find_processor(b, template_file);
 	if (r == 0)
 		r = find_given(b);
@@ -547,7 +545,8 @@ join(struct build *b, const void *tokenizer, size_t tokenizer_len, const struct 
 	*h = (struct model_header){.magic = MODEL_MAGIC, .layout = MODEL_LAYOUT, .len = len,
 		.tokenizer_off = sizeof *h, .tokenizer_len = tokenizer_len,
 		.description_off = at, .description_len = description->len};
-	memcpy((char *)h + sizeof *h, tokenizer, tokenizer_len);
+	if (tokenizer_len)
+		memcpy((char *)h + sizeof *h, tokenizer, tokenizer_len);
 	memset((char *)h + sizeof *h + tokenizer_len, 0, at - sizeof *h - tokenizer_len);
 	memcpy((char *)h + at, description->p, description->len);
 	memset((char *)h + at + description->len, 0, len - at - description->len);
@@ -563,8 +562,8 @@ model_build(const char *dir, const struct model_options *options, void **ret_byt
 	    size_t *ret_len, char *why, size_t why_len)
 {
 	static const struct model_options none;
-	struct build b = {.dir = dir, .options = options ? options : &none, .why = why,
-			  .why_len = why_len};
+	struct build b = {.dir = dir ? dir : "the template", .folder = dir != NULL,
+			  .options = options ? options : &none, .why = why, .why_len = why_len};
 	struct tokenizer_files files;
 	struct text description;
 	void *tokenizer = NULL;
@@ -575,9 +574,9 @@ model_build(const char *dir, const struct model_options *options, void **ret_byt
 	bump_init(&b.bump, BUILD_VALUES_MAX);
 	text_init(&description, BUILD_FILE_MAX);
 	r = describe(&b, &description);
-	if (r == 0)
+	if (r == 0 && dir)
 		r = tokenizer_files_open(dir, true, &files, why, why_len);
-	if (r == 0) {
+	if (r == 0 && dir) {
 		r = tokenizer_compile(&files.source, &tokenizer, &len, why, why_len);
 		tokenizer_files_close(&files);
 	}

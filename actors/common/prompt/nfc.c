@@ -30,36 +30,24 @@ bits_of(uint32_t c)
 	return c <= UNICODE_MAX ? nfc_bits[(uint32_t)nfc_page[c >> 7] << 7 | (c & 0x7f)] : 0;
 }
 
-/* How many bytes at p are characters that NFC never looks at: those below COMBINING, and
- * U+4000-9FFF. */
+/* How many bytes at p are below COMBINING. */
 static size_t
 plain(const char *p, size_t len)
 {
 	size_t i = 0;
 
-	while (i < len) {
-		if (len - i >= 3 && (uint8_t)(p[i] - 0xe4) < 6) {
-			i += 3;
-			continue;
-		}
-		if ((uint8_t)p[i] >= COMBINING)
-			break;
-		i++;
 #ifdef __SSE2__
-		const __m128i least = _mm_set1_epi8((char)COMBINING);
+	const __m128i least = _mm_set1_epi8((char)COMBINING);
 
-		for (; i + 16 <= len; i += 16) {
-			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
-			unsigned hit = (unsigned)_mm_movemask_epi8(
-				_mm_cmpeq_epi8(_mm_max_epu8(v, least), v));
+	for (; i + 16 <= len; i += 16) {
+		__m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
 
-			if (hit) {
-				i += (unsigned)__builtin_ctz(hit);
-				break;
-			}
-		}
-#endif
+		if (_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(b, least), b)))
+			break;
 	}
+#endif
+	while (i < len && (uint8_t)p[i] < COMBINING)
+		i++;
 	return i;
 }
 
@@ -328,15 +316,8 @@ nfc_make(struct nfc *n, struct slice text)
 		size_t hold = i, k = i;         /* hold: where the last starter began */
 
 		for (;;) {
-			size_t skip = plain(text.p + k, text.len - k);
 			unsigned size;
 
-			if (skip > 0) {
-				k += skip;
-				hold = k - 1;
-				while (hold > i && ((uint8_t)text.p[hold] & 0xc0) == 0x80)
-					hold--;
-			}
 			if (k == text.len)
 				return copy(n, text.p + i, k - i);
 			if (bits_of(unicode_at(text.p + k, text.len - k, &size)) &

@@ -105,33 +105,44 @@ failed(struct prompt_maker *p, int r, const struct jinja_error *e)
 }
 
 static bool
-render(struct rendering *r, struct value messages, struct text *out)
+mark_final(struct rendering *r, struct value *messages)
+{
+	const char *why = "";
+
+	if (!memmem(r->source.p, r->source.len, "content", 7))
+		return prompt_stop(r->p, PROMPT_REFUSED, "continue_final_message with a template "
+				   "that has no content");
+	return jinja_continue_mark(&r->p->bump, messages, messages, &why) ||
+	       prompt_stop(r->p, PROMPT_REFUSED, "%s", why);
+}
+
+static bool
+render_to(struct rendering *r, struct value context, bool continued, struct text *out)
 {
 	struct jinja_options options = {0};
 	struct jinja_error e = {0};
-	const char *why = "";
-	struct value context;
 	int err;
 
 	options.now_s = r->p->clock == INT64_MIN ? (int64_t)time(NULL) : r->p->clock;
 	zone_set(&r->p->m->zone, &options);
-	if (r->ask->continue_final) {
-		if (!memmem(r->source.p, r->source.len, "content", 7))
-			return prompt_stop(r->p, PROMPT_REFUSED, "continue_final_message with a "
-					   "template that has no content");
-		if (!jinja_continue_mark(&r->p->bump, &messages, &messages, &why))
-			return prompt_stop(r->p, PROMPT_REFUSED, "%s", why);
-	}
-	if (!context_of(r, messages, &context))
-		return false;
 	text_clear(out);
 	err = jinja_render(r->jinja, &context, &options, &r->p->bump, out, &e);
 	if (err < 0)
 		return failed(r->p, err, &e);
-	if (r->ask->continue_final && jinja_continue_cut(out, 0) < 0)
+	if (continued && jinja_continue_cut(out, 0) < 0)
 		return prompt_stop(r->p, PROMPT_REFUSED, "continue_final_message: the template "
 				   "changes or drops the final message");
 	return true;
+}
+
+static bool
+render(struct rendering *r, struct value messages, struct text *out)
+{
+	struct value context;
+
+	return (!r->ask->continue_final || mark_final(r, &messages)) &&
+	       context_of(r, messages, &context) &&
+	       render_to(r, context, r->ask->continue_final, out);
 }
 
 /* The marked text shows how much of the other comes before the first medium. */
@@ -212,4 +223,35 @@ render_ask(struct prompt_maker *p, const struct prompt_ask *ask)
 		   (p->m->content == MODEL_CONTENT_AUTO && t->openai);
 	r.developer = t->developer;
 	return with_template(&r);
+}
+
+bool
+render_context(struct prompt_maker *p, struct value context)
+{
+	const struct model_template *t;
+	struct value_dict *d = value_dict_new(&p->bump, context.dict->n);
+	struct value messages = value_member(context, "messages");
+	struct rendering r = {.p = p};
+	bool continued = value_true(value_member(context, "continue_final_message"));
+
+	t = model_template_for(p->m, !unset(value_member(context, "tools")));
+	if (!t)
+		return prompt_stop(p, PROMPT_REFUSED, "the model has no chat template");
+	r.jinja = t->jinja;
+	r.source = t->source;
+	if (continued && !mark_final(&r, &messages))
+		return false;
+	for (uint32_t i = 0; d && i < context.dict->n; i++) {
+		struct value key = context.dict->pair[i].key;
+
+		if (!value_is_text(key, "continue_final_message") &&
+		    !value_put(d, key, context.dict->pair[i].value))
+			return prompt_no_memory(p);
+	}
+	if (!d || (messages.kind != VALUE_UNDEFINED && !value_put_str(d, "messages", messages)))
+		return prompt_no_memory(p);
+	if (!render_to(&r, value_of_dict(d), continued, &p->text))
+		return false;
+	p->rendered = text_slice(&p->text);
+	return true;
 }

@@ -9,6 +9,7 @@
 #include "actors/common/prompt/request_private.h"
 #include "actors/common/prompt/segments.h"
 #include "actors/common/prompt/tokenizer.h"
+#include "actors/common/prompt/unicode.h"
 
 static uint64_t
 now_ns(void)
@@ -58,12 +59,14 @@ prompt_body(struct prompt_maker *p, struct slice body, struct value *ret)
 }
 
 bool
-prompt_salt(struct prompt_maker *p, struct value salt)
+prompt_take_salt(struct prompt_maker *p, struct value salt)
 {
 	if (salt.kind == VALUE_UNDEFINED || salt.kind == VALUE_NONE)
 		return true;
 	if (salt.kind != VALUE_STRING || salt.n == 0)
 		return prompt_stop(p, PROMPT_REFUSED, "cache_salt is no text, or empty");
+	if (!value_copy(&p->bump, value_slice(salt), &salt))
+		return prompt_no_memory(p);
 	p->salt = value_slice(salt);
 	return true;
 }
@@ -101,6 +104,9 @@ encode(struct prompt_maker *p, struct slice text, bool special, size_t most)
 	if (r == -EILSEQ)
 		return prompt_stop(p, PROMPT_REFUSED, "the text is no UTF-8, or has half a "
 				   "surrogate pair: no tokenizer takes it");
+	if (r == -E2BIG)
+		return prompt_stop(p, PROMPT_UNKNOWN, "the text keeps the tokenizer busy for too "
+				   "long");
 	return r == 0 || prompt_no_memory(p);
 }
 
@@ -214,14 +220,14 @@ prompt_add_prefix(struct prompt_maker *p, struct slice text, size_t common,
 {
 	const uint32_t *before, *after;
 	struct tokenizer_cut stretch;
-	size_t from = p->ids.n, n_after, n, off = 0, sure = 0;
+	size_t from = p->ids.n, n_after, n, off = 0, sure = 0, bad;
 
 	note_text(p, text, cut);
 	if (p->text_only)
 		return true;
 	if (cut->keep != PROMPT_ABSENT && !cut->keeps_first && cut->side != PROMPT_SIDE_RIGHT)
 		return prompt_stop(p, PROMPT_UNKNOWN, "truncated from the left, with media");
-	if (!tokenizer_utf8(text))
+	if (!unicode_valid(text, &bad))
 		return prompt_stop(p, PROMPT_REFUSED, "the text is no UTF-8, or has half a "
 				   "surrogate pair: no tokenizer takes it");
 	while (tokenizer_cut(p->m->tokenizer, text, &off, &stretch) && off <= common)
@@ -427,7 +433,9 @@ prompt_make(struct prompt_maker *p, const struct model *m, struct segments *cach
 
 	begin(p, m, cache, max_ids);
 	p->text_only = false;
-	if (m->foreign && route != OPENAI_COMPLETIONS && route != OPENAI_GENERATE)
+	if (!m->tokenizer)
+		fine = prompt_stop(p, PROMPT_UNKNOWN, "the model has no tokenizer");
+	else if (m->foreign && route != OPENAI_COMPLETIONS && route != OPENAI_GENERATE)
 		fine = prompt_stop(p, PROMPT_UNKNOWN, "%s", m->foreign);
 	else
 		fine = by_route(p, route, body);
@@ -441,4 +449,15 @@ prompt_text(struct prompt_maker *p, const struct model *m, enum openai_route rou
 	begin(p, m, NULL, 0);
 	p->text_only = true;
 	return finish(p, by_route(p, route, body), ret);
+}
+
+int
+prompt_context(struct prompt_maker *p, const struct model *m, struct slice context,
+	       struct prompt_made *ret)
+{
+	struct value v;
+
+	begin(p, m, NULL, 0);
+	p->text_only = true;
+	return finish(p, prompt_body(p, context, &v) && render_context(p, v), ret);
 }

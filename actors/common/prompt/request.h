@@ -10,7 +10,7 @@
  *            nesting, the template's steps, depth and output, and all memory are bounded
  *            (PROMPT_ARENA_BYTES; rendered text PROMPT_TEXT_BYTES).
  * Ownership  a maker is one thread's: arena, buffers, the tokenizer's scratch.  What it made is
- *            good until its next prompt_make.
+ *            good until its next prompt_make; text that was given as it is lies in the body.
  * Threads    one thread a maker; models and segment caches are shared.
  * Cost       one pass over the body, no second scan; 400 KB of conversation with one new turn
  *            and a warm segment cache: under a millisecond.
@@ -73,3 +73,7 @@ int prompt_make(struct prompt_maker *p, const struct model *m, struct segments *
 int prompt_text(struct prompt_maker *p, const struct model *m, enum openai_route route,
 		struct slice body, struct prompt_made *ret);
 	/* The same up to the text: prompts stay without ids. */
+int prompt_context(struct prompt_maker *p, const struct model *m, struct slice context,
+		   struct prompt_made *ret);
+	/* The text for a template's variables as they are, a JSON object: nothing is added, checked
+	 * or filtered, but a true continue_final_message is followed (and is no variable). */

@@ -72,7 +72,7 @@ bool prompt_stop(struct prompt_maker *p, enum prompt_end end, const char *format
 bool prompt_no_memory(struct prompt_maker *p);          /* likewise */
 bool prompt_body(struct prompt_maker *p, struct slice body, struct value *ret);
 	/* Parses it: an object, or it is said that the engine refuses. */
-bool prompt_salt(struct prompt_maker *p, struct value salt);
+bool prompt_take_salt(struct prompt_maker *p, struct value salt);
 bool prompt_add_text(struct prompt_maker *p, struct slice text, const struct prompt_cut *cut);
 	/* One more prompt: tokenizes. */
 bool prompt_add_prefix(struct prompt_maker *p, struct slice text, size_t common,
@@ -123,6 +123,7 @@ bool conversation_make(struct prompt_maker *p, const struct prompt_ask *ask, boo
 
 /* render.c */
 bool render_ask(struct prompt_maker *p, const struct prompt_ask *ask);
+bool render_context(struct prompt_maker *p, struct value context);
 
 /* completions.c: each adds its prompts. */
 bool completions_add(struct prompt_maker *p, struct slice body);

@@ -286,6 +286,23 @@ add_tool(struct prompt_maker *p, struct value_items *list, struct value tool, st
 	return value_push(&p->bump, list, one) || prompt_no_memory(p);
 }
 
+/* A choice by name names one of the tools. */
+static bool
+chosen(struct prompt_maker *p, struct value choice, struct value tools)
+{
+	struct value name = value_member(choice, "name");
+
+	if (!value_is_text(value_member(choice, "type"), "function"))
+		return true;
+	for (uint32_t i = 0; name.kind == VALUE_STRING && i < tools.n; i++) {
+		struct value known = value_member(tools.items[i], "name");
+
+		if (known.kind == VALUE_STRING && slice_eq(value_slice(known), value_slice(name)))
+			return true;
+	}
+	return prompt_stop(p, PROMPT_REFUSED, "tool_choice names none of the tools");
+}
+
 static bool
 tools_of(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 {
@@ -320,7 +337,7 @@ tools_of(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 		}
 	}
 	ask->tools = value_list_of(&list);      /* other kinds are the engine's own: not shown */
-	return true;
+	return chosen(p, choice, tools);
 }
 
 bool
@@ -345,7 +362,7 @@ responses_ask(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 		return prompt_stop(p, PROMPT_REFUSED, "max_output_tokens is no whole number");
 	if (ask->cut.max_output == PROMPT_ABSENT)
 		ask->cut.max_output = 0;
-	return prompt_salt(p, value_member(body, "cache_salt")) && chat_kwargs(p, body, ask) &&
+	return prompt_take_salt(p, value_member(body, "cache_salt")) && chat_kwargs(p, body, ask) &&
 	       messages_of(p, body, ask) && tools_of(p, body, ask) &&
 	       chat_effort(p, value_member(value_member(body, "reasoning"), "effort"),
 			   ask->kwargs, ask);

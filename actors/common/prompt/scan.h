@@ -62,8 +62,7 @@ struct scan_run {
 	bool matched;                   /* .. which there is */
 	size_t given;                   /* so many were given as pieces */
 	size_t pending;                 /* of a match, behind the gap that was given before it */
-	uint64_t began_ns;              /* by the thread's CPU clock */
-	uint64_t spent_ns, may_ns;      /* searching */
+	uint64_t spent_ns, may_ns;      /* of CPU time */
 	struct scan_pcre2_room *room;   /* owned */
 };
 

@@ -11,8 +11,7 @@
 struct block {
 	uint32_t isut, isstd, leap, times, types, chars;
 	size_t time_bytes;              /* 4 or 8 */
-	const uint8_t *time, *index, *type, *name;
-	const uint8_t *end;
+	const uint8_t *time, *index, *type, *end;
 };
 
 static uint64_t
@@ -46,7 +45,6 @@ block_read(const uint8_t *p, const uint8_t *end, size_t time_bytes, struct block
 	b.time = p + 44;
 	b.index = b.time + b.times * time_bytes;
 	b.type = b.index + b.times;
-	b.name = b.type + b.types * 6u;
 	b.end = p + 44 + need;
 	*ret = b;
 	return true;
@@ -56,16 +54,13 @@ static bool
 push(struct bump *bump, struct value_items *list, const struct block *b, int64_t from, uint8_t type)
 {
 	const uint8_t *t = b->type + type * 6u;
-	struct value *entry = bump_take(bump, 3 * sizeof entry[0]);
-	size_t room = b->chars > t[5] ? b->chars - t[5] : 0;
-	const char *name = (const char *)b->name + t[5];
-	size_t len = strnlen(name, room < ZONE_NAME_MAX ? room : ZONE_NAME_MAX - 1);
+	struct value *entry = bump_take(bump, 2 * sizeof entry[0]);
 
-	if (!entry || !value_copy(bump, slice_of(name, len), &entry[2]))
+	if (!entry)
 		return false;
 	entry[0] = value_int(from);
 	entry[1] = value_int((int32_t)(uint32_t)big_endian(t, 4));
-	return value_push(bump, list, value_list(entry, 3));
+	return value_push(bump, list, value_list(entry, 2));
 }
 
 int
@@ -117,18 +112,14 @@ zone_open(struct value list, struct bump *bump, struct zone *ret)
 	span = bump_take(bump, list.n * sizeof span[0]);
 	if (!span)
 		return -ENOMEM;
-	memset(span, 0, list.n * sizeof span[0]);
 	for (uint32_t i = 0; i < list.n; i++) {
 		struct value e = list.items[i];
 
-		if (e.kind != VALUE_LIST || e.n != 3 || e.items[0].kind != VALUE_INT ||
-		    e.items[1].kind != VALUE_INT || e.items[1].i < -90000 ||
-		    e.items[1].i > 90000 || e.items[2].kind != VALUE_STRING ||
-		    e.items[2].n >= ZONE_NAME_MAX)
+		if (e.kind != VALUE_LIST || e.n != 2 || e.items[0].kind != VALUE_INT ||
+		    e.items[1].kind != VALUE_INT || e.items[1].i < -90000 || e.items[1].i > 90000)
 			return -EBADMSG;
 		span[i].from_s = e.items[0].i;
 		span[i].offset_s = (int32_t)e.items[1].i;
-		memcpy(span[i].name, e.items[2].s, e.items[2].n);
 	}
 	*ret = (struct zone){.span = span, .n = list.n};
 	return 0;
@@ -142,5 +133,4 @@ zone_set(const struct zone *zone, struct jinja_options *options)
 	while (i > 0 && options->now_s < zone->span[i].from_s)
 		i--;
 	options->utc_offset_s = zone->span[i].offset_s;
-	options->zone_name = zone->span[i].name;
 }
