@@ -25,7 +25,7 @@ enum {
 	OPTION_SECONDS = 32, OPTION_COUNT = 64, OPTION_SEGMENTS = 128,
 	OPTION_INDEX = 256, OPTION_SEED = 512, OPTION_WHY = 1024, OPTION_WORKER = 2048,
 	OPTION_DECODE = 4096, OPTION_RENDER = 8192, OPTION_JSONL = 16384, OPTION_BLOCKS = 32768,
-	OPTION_MODEL = 65536, OPTION_SPECIAL = 131072,
+	OPTION_MODEL = 65536, OPTION_SPECIAL = 131072, OPTION_VERIFY = 262144,
 };
 
 /* Options without a letter. */
@@ -33,7 +33,7 @@ enum {
 	LONG_SLOTS = 1000, LONG_HASH, LONG_AUDIT, LONG_TOKENS, LONG_MODEL, LONG_ADAPTER, LONG_SALT,
 	LONG_WORKER, LONG_BLOCK_TOKENS, LONG_SEED, LONG_WHY, LONG_ENGINE, LONG_RANKS,
 	LONG_TEMPLATE, LONG_CONTEXT, LONG_JSONL, LONG_NOW, LONG_ROUTE, LONG_SPECIAL,
-	LONG_TRANSFORMERS,
+	LONG_TRANSFORMERS, LONG_URL, LONG_SERVED_MODEL, LONG_API_KEY_FROM,
 };
 
 struct command {
@@ -86,6 +86,10 @@ static const struct command commands[] = {
 	 "(without one: 0), --adapter A",
 	 OPTION_OUTPUT | OPTION_BLOCKS | OPTION_INDEX | OPTION_MODEL | OPTION_SEED, 0, 0,
 	 command_blocks},
+	{"verify", "--model DIR --url URL [--served-model M]",
+	 "are the folder's token ids those of a worker? some fifty probes to its /tokenize; exit 0 "
+	 "when all agree; --api-key-from FILE",
+	 OPTION_OUTPUT | OPTION_VERIFY | OPTION_MODEL | OPTION_RENDER, 0, 0, command_verify},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
 	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
 	{"explain", "ID", "why a request went where it went, and what came of it", OPTION_OUTPUT, 1,
@@ -244,6 +248,9 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		{"transformers", no_argument, NULL, LONG_TRANSFORMERS},
 		{"now", required_argument, NULL, LONG_NOW},
 		{"route", required_argument, NULL, LONG_ROUTE},
+		{"url", required_argument, NULL, LONG_URL},
+		{"served-model", required_argument, NULL, LONG_SERVED_MODEL},
+		{"api-key-from", required_argument, NULL, LONG_API_KEY_FROM},
 		{"block-size", required_argument, NULL, LONG_BLOCK_TOKENS},
 		{"why", no_argument, NULL, LONG_WHY},
 		{"seconds", required_argument, NULL, 's'}, {"count", required_argument, NULL, 'c'},
@@ -329,6 +336,18 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		case LONG_NOW:
 			o->now = optarg;
 			*given |= OPTION_BLOCKS;
+			break;
+		case LONG_URL:
+			o->url = optarg;
+			*given |= OPTION_VERIFY;
+			break;
+		case LONG_SERVED_MODEL:
+			o->served_model = optarg;
+			*given |= OPTION_VERIFY;
+			break;
+		case LONG_API_KEY_FROM:
+			o->api_key_file = optarg;
+			*given |= OPTION_VERIFY;
 			break;
 		case LONG_ROUTE:
 			o->route = optarg;

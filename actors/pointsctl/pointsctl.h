@@ -29,6 +29,7 @@ struct options {
 	unsigned n;                             /* -n: lines, requests; 0 not given */
 	const char *engine;                     /* of decode metrics; NULL not given */
 	unsigned ranks;                         /* likewise; 0 not given */
+	const char *url, *served_model, *api_key_file;  /* of verify; NULL not given */
 	double seconds;                         /* --seconds; 0: until ^C */
 	uint64_t count;                         /* --count; 0: no limit */
 	char **args;                            /* what follows the subcommand */
@@ -51,6 +52,7 @@ int command_decode(const struct options *o);
 int command_tokenize(const struct options *o);
 int command_render(const struct options *o);
 int command_blocks(const struct options *o);
+int command_verify(const struct options *o);
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 	/* "pointsctl: ..." on standard error. */
