@@ -30,6 +30,7 @@
 
 #define JOURNAL_ALIGN   64u
 #define JOURNAL_RECORD_MAX 8192u        /* header and payload */
+#define JOURNAL_NOTE    84u             /* bytes of a note, the 0 with them */
 #define COEF_IN_JOURNAL 6u              /* rows.h COEF_COUNT; rows.c asserts it */
 
 enum journal_kind { JOURNAL_PAD = 1, JOURNAL_DECISION, JOURNAL_OUTCOME, JOURNAL_CONFIG };
@@ -50,16 +51,18 @@ _Static_assert(sizeof(struct journal_record) == 64, "journal_record");
 struct journal_decision {               /* payload of DECISION, followed by n candidates */
 	uint32_t prompt_tokens, max_tokens, tenant;
 	int32_t priority;
-	uint8_t verdict, token_source, minimize,
-		pad0; /* enum answer_verdict, enum token_source, objective */
+	uint8_t verdict, token_source, minimize, trust;
+		/* enum answer_verdict, enum token_source, objective; NATIVE: enum trust_state */
 	uint16_t status, chosen_row;
 	uint32_t blocks, block_tokens;          /* hashed prompt blocks and their size */
 	uint64_t tags;
 	uint64_t stage_ns[8]; /* asked, parsed, tokenized, hashed, matched, predicted, chosen, sent
 			       */
 	char model[64], policy[32], rule[32];   /* cut */
+	uint32_t exact_tokens;                  /* of the first prompt, from its start */
+	char note[JOURNAL_NOTE];                /* why no more of it is known; cut */
 };
-_Static_assert(sizeof(struct journal_decision) == 232, "journal_decision");
+_Static_assert(sizeof(struct journal_decision) == 320, "journal_decision");
 
 struct journal_candidate {
 	uint16_t row, removed_by;               /* removed_by: 0 stays; else enum removal */

@@ -69,7 +69,7 @@ enum process_role {
 	ROLE_POLICY,
 	ROLE_ADMIN,
 	ROLE_TOOL,              /* pointsctl: reads, never writes */
-	ROLE_MODELS,            /* makes models of folders, then ends: no seat, no segment of its own */
+	ROLE_MODELS,            /* makes models of folders, then ends; has no segment of its own */
 	ROLE_COUNT
 };
 

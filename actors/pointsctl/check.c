@@ -1,6 +1,8 @@
 /* actors/pointsctl/check.c -- `check PATH...`: what the supervisor reads, with its checks. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/models_build.h"
 #include "actors/common/secrets.h"
 #include "actors/pointsctl/pointsctl.h"
 
@@ -44,6 +46,24 @@ print_found(const struct manifest *m, const struct yaml_errors *errs,
 	json_decref(o);
 }
 
+/* What pointsman-models would say: such a set goes by its workers' /tokenize. */
+static void
+check_models(const struct manifest *m, struct yaml_errors *warnings)
+{
+	for (uint32_t i = 0; i < m->n_sets; i++) {
+		const struct manifest_tokenizer *t = &m->sets[i].tokenizer;
+		char why[MODELS_WHY_BYTES] = "";
+		void *bytes = NULL;
+		size_t len;
+
+		if (t->path[0] && models_build(t, &bytes, &len, why, sizeof why) < 0)
+			yaml_errors_add(warnings, t->file, t->line, t->column,
+					"spec.tokenizer.path: %s; the set is as one without "
+					"a tokenizer", why);
+		free(bytes);
+	}
+}
+
 int
 command_check(const struct options *o)
 {
@@ -57,6 +77,8 @@ command_check(const struct options *o)
 	if (r == 0)
 		r = secrets_read(m, &files, &errs, &warnings);
 	secrets_files_free(&files);
+	if (r == 0)
+		check_models(m, &warnings);
 	code = r < 0;
 	if (o->json) {
 		print_found(r < 0 ? NULL : m, &errs, &warnings);

@@ -8,13 +8,12 @@
 #include <string.h>
 
 #include "actors/common/decide/choose.h"
-#include "actors/policy/prompt.h"
 #include "actors/policy/record.h"
+#include "actors/policy/tokens.h"
 #include "proto/multipart.h"
 #include "proto/openai.h"
 
 #define EDIT_TEXT_MAX (6 * MANIFEST_MODEL_MAX + 2)      /* a quoted name, every byte escaped */
-#define BYTES_PER_TOKEN 4u      /* guess where nobody told us tokens; only load is charged by it */
 #define AUDIO_BYTES_PER_TOKEN 640u      /* the same of sound: 32 kB and 50 tokens a second */
 
 _Static_assert((int)CHOOSE_PREDICTED_TTFT == (int)MANIFEST_MINIMIZE_PREDICTED_TTFT &&
@@ -31,10 +30,9 @@ _Static_assert(sizeof ((struct msg_answer *)0)->roots / sizeof(struct rec_root) 
 
 struct evaluate {
 	struct view *view;              /* borrowed */
-	struct tokensource *tokens;     /* borrowed; NULL: none */
+	struct tokens *tokens;          /* owned */
 	struct process_segment *process;/* borrowed */
 	struct gather *gather;          /* owned */
-	struct prompt *prompt;          /* owned */
 	struct record *record;          /* owned */
 	uint32_t policy_gen;
 	uint32_t pick;                  /* newest pick number we gave */
@@ -52,9 +50,9 @@ struct question {
 	bool form;                              /* multipart: names stand there without quotes */
 	bool pinned;                            /* about what row `pin` keeps */
 	uint16_t pin;
-	struct gather_prompt prompt;
-	enum token_source source;
-	uint32_t exact_prompt;                  /* tokens; 0: only estimated */
+	struct aside_job *job;                  /* NULL: the body is read in our turn */
+	bool waits;                             /* until it has been read elsewhere */
+	struct tokens_found found;
 	uint64_t seed;
 	uint64_t stage_ns[8];
 	uint32_t order[CHOOSE_RANKED];
@@ -81,10 +79,9 @@ evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *token
 	if (!e)
 		return -ENOMEM;
 	e->view = view;
-	e->tokens = tokens;
 	e->process = process;
 	e->policy_gen = policy_gen;
-	if (gather_new(&e->gather, view) < 0 || prompt_new(&e->prompt) < 0 ||
+	if (gather_new(&e->gather, view) < 0 || tokens_new(&e->tokens, view, tokens, process) < 0 ||
 	    record_new(&e->record) < 0) {
 		evaluate_free(&e);
 		return -ENOMEM;
@@ -101,10 +98,16 @@ evaluate_free(struct evaluate **ret)
 	if (!e)
 		return;
 	record_free(&e->record);
-	prompt_free(&e->prompt);
+	tokens_free(&e->tokens);
 	gather_free(&e->gather);
 	free(e);
 	*ret = NULL;
+}
+
+void
+evaluate_natively(struct evaluate *e, struct native *native, struct aside *aside)
+{
+	tokens_natively(e->tokens, native, aside);
 }
 
 int
@@ -268,104 +271,23 @@ find_previous(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	return false;
 }
 
-/* The name under which a worker of this model is asked for tokens: that of its first set that may
- * be asked.  NULL: none may. */
-static const char *
-tokenizer_model(const struct evaluate *e, const struct manifest_model *model)
-{
-	const struct manifest *manifest = e->view->manifest;
-
-	for (uint32_t i = 0; i < model->n_members; i++) {
-		const struct manifest_set *set =
-			&manifest->sets[manifest->members[model->members[i]].set];
-
-		if (set->tokenize)
-			return set->model;
-	}
-	return NULL;
-}
-
-/* The worker that is asked: any of that name that is up; the same for the same content. */
-static const struct manifest_member *
-tokenizer_of(const struct evaluate *e, const struct manifest_model *model, const char *name,
-	     struct token_key key)
-{
-	const struct manifest *manifest = e->view->manifest;
-	const struct manifest_member *found = NULL;
-	uint32_t start = (uint32_t)(key.hi % model->n_members);
-
-	for (uint32_t i = 0; i < model->n_members; i++) {
-		uint32_t m = model->members[(start + i) % model->n_members];
-		const struct manifest_member *member = &manifest->members[m];
-		struct row_reading reading;
-		uint16_t row = e->view->row_of[m];
-
-		if (!manifest->sets[member->set].tokenize ||
-		    strcmp(manifest->sets[member->set].model, name) != 0 || row == ROW_NONE)
-			continue;
-		row_reading_read(&e->view->rows.row[row], &reading);
-		enum row_state state = row_state(&e->view->rows.row[row], &reading);
-
-		if (state == ROW_UP)
-			return member;
-		if (state == ROW_SUSPECT || state == ROW_UNPROVEN)
-			found = member;
-	}
-	return found;
-}
-
-static void
-take_ids(struct question *q, const uint32_t *ids, size_t n, uint32_t all, enum token_source source)
-{
-	q->prompt.ids = ids;
-	q->prompt.n_ids = n;
-	q->prompt.tokens = all;
-	q->exact_prompt = all;
-	q->source = source;
-}
-
-/* False: the ids are being fetched under *ret_key. */
 static bool
 find_tokens(struct evaluate *e, struct question *q, const char *body, bool tokens_failed,
 	    mono_ns now, struct token_key *ret_key)
 {
-	const char *name = tokenizer_model(e, q->model);
-	const uint32_t *ids;
-	struct slice text;
-	size_t n;
-
-	q->prompt = (struct gather_prompt){
-		.tokens = (uint32_t)(q->slot->body_len / BYTES_PER_TOKEN),
-		.hashed = prompt_may_hit(&q->body, body),
+	const struct tokens_question about = {
+		.model = q->model,
+		.route = (enum openai_route)q->slot->route,
+		.view = &q->body,
+		.body = {body, q->slot->body_len},
+		.job = q->job,
+		.job_key = q->job ? aside_key(q->from, q->ask->slot, q->ask->slot_gen) :
+				    (struct token_key){0},
+		.failed = tokens_failed,
+		.now = now,
 	};
-	if (!prompt_salt(e->prompt, &q->body, &q->prompt.salt))
-		q->prompt.hashed = false;
-	if (prompt_ids(e->prompt, &q->body, body, &ids, &n)) {
-		take_ids(q, ids, n, (uint32_t)q->body.n_prompt_tokens, TOKENS_IDS);
-		return true;
-	}
-	if (!e->tokens || !name || !q->prompt.hashed ||
-	    !prompt_request(e->prompt, (enum openai_route)q->slot->route, &q->body, body, name,
-			    &text))
-		return true;
-	*ret_key = tokensource_key(text.p, text.len);
-	if (tokensource_find(e->tokens, *ret_key, &ids, &n)) {
-		count_add(e->process, COUNTER_tokenize_hits, 1);
-		take_ids(q, ids, n, prompt_all_tokens(&q->body, body, n), TOKENS_TOKENIZE);
-		return true;
-	}
-	if (tokens_failed)
-		return true;
-	const struct manifest_member *member = tokenizer_of(e, q->model, name, *ret_key);
 
-	if (!member)
-		return true;
-	const struct fetch_peer peer = fetch_peer(e->view->manifest, member, e->view->trust);
-
-	if (tokensource_request(e->tokens, *ret_key, &peer, text.p, text.len, now) < 0)
-		return true;
-	count_add(e->process, COUNTER_tokenize_calls, 1);
-	return false;
+	return tokens_find(e->tokens, &about, &q->found, ret_key);
 }
 
 /* ---- the choice ---- */
@@ -390,7 +312,7 @@ decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
 	struct choose_input input;
 
 	/* without memory there is no prefix; the rest stands */
-	gather_hash(e->gather, q->model, &q->prompt);
+	gather_hash(e->gather, q->model, &q->found.prompt);
 	q->stage_ns[STAGE_HASHED] = clock_mono();
 	looked_up(e, gather_match(e->gather));
 	q->stage_ns[STAGE_MATCHED] = clock_mono();
@@ -532,7 +454,10 @@ write_record(struct evaluate *e, struct question *q, struct msg_answer *answer)
 		.seed = q->seed,
 		.ask = q->ask->ask,
 		.answer = answer,
-		.prompt_tokens = q->exact_prompt,
+		.prompt_tokens = q->found.whole,
+		.exact_tokens = q->found.exact,
+		.trust = q->found.trust,
+		.note = q->found.note,
 		.max_tokens = q->body.max_tokens < 0 || q->body.max_tokens > UINT32_MAX ?
 			UINT32_MAX : (uint32_t)q->body.max_tokens,
 		.minimize = q->model ? (uint8_t)manifest->policies[q->model->policy].minimize : 0,
@@ -562,8 +487,8 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	answer->policy_inc = e->view->policy_inc;
 	answer->priority = q->body.priority < INT32_MIN || q->body.priority > INT32_MAX ? 0 :
 		(int32_t)q->body.priority;
-	answer->prompt = q->exact_prompt;
-	answer->source = (uint8_t)q->source;
+	answer->prompt = q->found.whole;
+	answer->source = (uint8_t)q->found.source;
 	write_record(e, q, answer);
 	answer->number =
 		overlay_push(e->view->overlay, q->from->stream, chosen ? best->row : OVERLAY_NO_ROW,
@@ -627,15 +552,54 @@ read_form(struct evaluate *e, struct question *q, const char *body, struct msg_a
 	q->body.field[OPENAI_FIELD_MODEL] = (struct openai_span){
 		.off_bytes = form.model_off_bytes, .len_bytes = form.model_len_bytes,
 	};
-	q->prompt.tokens = q->slot->body_len / AUDIO_BYTES_PER_TOKEN + 1;
+	q->found.prompt.tokens = q->slot->body_len / AUDIO_BYTES_PER_TOKEN + 1;
 	return true;
 }
 
-/* The model, and where its prompt may lie: *ret_body NULL where there is none.  False: refused. */
+/* The view of the body, made here or elsewhere.  False: refused, or q->waits. */
 static bool
-find_what(struct evaluate *e, struct question *q, struct msg_answer *answer, const char **ret_body)
+read_body(struct evaluate *e, struct question *q, const char *body, bool tokens_failed,
+	  struct msg_answer *answer)
 {
-	const char *body, *why = NULL;
+	struct aside *aside = tokens_aside(e->tokens);
+	const char *why = NULL;
+	int r;
+
+	if (aside && q->slot->body_len >= ASIDE_BYTES)
+		q->job = aside_find(aside, q->from, q->ask->slot, q->ask->slot_gen);
+	if (aside && q->slot->body_len >= ASIDE_BYTES && !q->job && !tokens_failed) {
+		count_add(e->process, COUNTER_bodies_aside, 1);
+		q->job = aside_read(aside, q->from, q->ask->slot, q->ask->slot_gen,
+				    (enum openai_route)q->slot->route,
+				    (struct slice){body, q->slot->body_len}, q->slot->peer_addr);
+	}
+	if (q->job && q->job->state == ASIDE_READING) {
+		q->waits = true;
+		return false;
+	}
+	if (q->job) {
+		q->body = q->job->view;
+		why = q->job->why;
+		r = q->job->read;
+	} else {
+		r = openai_view_parse(body, q->slot->body_len, &q->body, &why);
+	}
+	if (r == 0)
+		return true;
+	reject(e, answer, 400, "invalid_request", "body", "%s, at byte %zu of the body", why,
+	       q->body.error_off_bytes);
+	q->body.max_tokens = q->body.priority = OPENAI_UNKNOWN;
+	q->body.model[0] = '\0';
+	return false;
+}
+
+/* The model, and where its prompt may lie: *ret_body NULL where there is none.  False: refused, or
+ * q->waits. */
+static bool
+find_what(struct evaluate *e, struct question *q, bool tokens_failed, struct msg_answer *answer,
+	  const char **ret_body)
+{
+	const char *body;
 
 	q->body.max_tokens = q->body.priority = OPENAI_UNKNOWN;
 	if (q->slot->route == OPENAI_RESPONSE || q->slot->route == OPENAI_RESPONSE_CANCEL)
@@ -648,13 +612,8 @@ find_what(struct evaluate *e, struct question *q, struct msg_answer *answer, con
 	}
 	if (q->slot->route == OPENAI_TRANSCRIPTIONS || q->slot->route == OPENAI_TRANSLATIONS)
 		return read_form(e, q, body, answer) && find_model(e, q, answer);
-	if (openai_view_parse(body, q->slot->body_len, &q->body, &why) < 0) {
-		reject(e, answer, 400, "invalid_request", "body", "%s, at byte %zu of the body",
-		       why, q->body.error_off_bytes);
-		q->body.max_tokens = q->body.priority = OPENAI_UNKNOWN;
-		q->body.model[0] = '\0';
+	if (!read_body(e, q, body, tokens_failed, answer))
 		return false;
-	}
 	if (q->body.n_prompts > EVALUATE_PROMPTS) {
 		reject(e, answer, 400, "too_many_prompts", "body",
 		       "%zu prompts in one request; at most %u", q->body.n_prompts,
@@ -681,8 +640,8 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 	}
 	memset(ret, 0, sizeof *ret);
 	q.seed = q.slot->request_id * 0x9e3779b97f4a7c15ull + ask->ask;
-	if (find_what(e, &q, ret, &body)) {
-		q.stage_ns[STAGE_PARSED] = clock_mono();
+	if (find_what(e, &q, tokens_failed, ret, &body)) {
+		q.stage_ns[STAGE_PARSED] = q.job ? q.job->read_ns : clock_mono();
 		if (body && !find_tokens(e, &q, body, tokens_failed, began_ns, ret_key))
 			return EVALUATE_WAIT;
 		q.stage_ns[STAGE_TOKENIZED] = clock_mono();
@@ -695,8 +654,13 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 			reject(e, ret, 503, "no_candidate", "no-candidate",
 			       "no worker of `%s` can take requests now", q.model->name);
 		}
+	} else if (q.waits) {
+		*ret_key = aside_key(from, ask->slot, ask->slot_gen);
+		return EVALUATE_WAIT;
 	}
 	conclude(e, &q, ret);
+	if (q.job)
+		aside_done(tokens_aside(e->tokens), q.job);
 	count_add(e->process, COUNTER_decide_ns, clock_mono() - began_ns);
 	return EVALUATE_ANSWER;
 }
@@ -711,7 +675,8 @@ evaluate_self_test(struct evaluate *e, const char **why)
 		struct slot slot = {.row = ROW_NONE};
 		struct question q = {
 			.slot = &slot, .model = &manifest->models[i], .seed = i,
-			.prompt = {.ids = ids, .n_ids = 64, .tokens = 64, .hashed = true},
+			.found.prompt = {.ids = ids, .n_ids = 64, .tokens = 64,
+					 .hashed = true},
 		};
 
 		decide(e, &q, ROW_NONE, clock_mono());

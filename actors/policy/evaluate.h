@@ -6,13 +6,11 @@
  *            - candidates - choice - answer, decision record, overlay.  Number and overlay entry
  *            are given within the call, so the caller must send the answer before it evaluates
  *            another.
- * Tokens     token-id prompts directly; text by a worker's /tokenize: EVALUATE_WAIT says that the
- *            ids are being fetched under *ret_key (tokensource.h); ask again when they came or
- *            failed.  Several prompts in one request: all are charged, the first decides the
- *            prefix.
- * No prefix  is looked for when a hit is impossible or unknowable: prompt_logprobs,
- *            truncate_prompt_tokens, images and other media, routes that render prompts their own
- *            way.
+ * Tokens     tokens.h says from whom; EVALUATE_WAIT that they, or the view of a large body, come
+ *            under *ret_key: ask again then, or when they failed.  Several prompts in one request:
+ *            all are charged, the first decides the prefix.
+ * No prefix  is looked for when a hit is impossible or unknowable: prompt_logprobs; what lies
+ *            behind an image, or behind anything else that only the engine knows.
  * Errors     answered, in OpenAI's terms: 400 not JSON and where, or more than EVALUATE_PROMPTS
  *            prompts; 404 no such model; 503 no worker of it is up.  What the engine can judge
  *            (missing messages, bad parameters) is left to the engine.
@@ -21,7 +19,7 @@
  */
 #pragma once
 #include "actors/policy/gather.h"
-#include "actors/policy/tokensource.h"
+#include "actors/policy/tokens.h"
 #include "actors/policy/view.h"
 #include "proto/messages.h"
 #include "shm/process.h"
@@ -37,6 +35,8 @@ int evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *t
 	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0,
 	 * -ENOMEM. */
 void evaluate_free(struct evaluate **ret);
+void evaluate_natively(struct evaluate *e, struct native *native, struct aside *aside);
+	/* Make token ids here, large bodies beside the loop; borrowed.  aside NULL: all in it. */
 int evaluate_documents(struct evaluate *e, const struct manifest *manifest);
 	/* Decide by these from now on, with other members; between decisions.  0; -ENOMEM: by those
 	 * before. */

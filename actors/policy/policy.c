@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "actors/common/attach.h"
+#include "actors/policy/aside.h"
 #include "actors/policy/evaluate.h"
+#include "actors/policy/native.h"
 #include "actors/policy/tokensource.h"
 #include "actors/policy/view.h"
 #include "actors/policy/waiting.h"
@@ -50,6 +52,8 @@ struct policy {
 	struct secrets trust;                   /* owned */
 	struct view view;                       /* owned */
 	struct tokensource *tokens;             /* owned */
+	struct native *native;                  /* owned; NULL: no set has a tokenizer */
+	struct aside *aside;                    /* owned; likewise */
 	struct evaluate *evaluate;              /* owned */
 	struct peer **peer;                     /* owned */
 	unsigned n_peers, cap_peers;
@@ -134,6 +138,23 @@ peer_of(struct policy *me, const struct view_ingress *view)
 	return NULL;
 }
 
+static void
+say_cancelled(struct policy *me, struct peer *p, const struct msg_ask *ask)
+{
+	struct msg_cancelled cancelled = {
+		.slot = ask->slot, .slot_gen = ask->slot_gen, .ask = ask->ask,
+	};
+
+	say(me, p, MSG_cancelled, &cancelled);
+}
+
+static void
+aside_used(struct policy *me)
+{
+	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
+		pm_actor_used(me->actor, aside_socket(me->aside, i));
+}
+
 /* Answers, or puts it among those that wait for token ids. */
 static void
 decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns asked_ns,
@@ -149,6 +170,7 @@ decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns ask
 		break;
 	case EVALUATE_WAIT:
 		pm_actor_used(me->actor, tokensource_socket(me->tokens));
+		aside_used(me);
 		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
 		break;
 	case EVALUATE_STALE:
@@ -167,7 +189,9 @@ decide_waiting(struct policy *me, bool for_tokens, const struct token_key *key, 
 	while (most-- > 0 && waiting_first(&me->waiting, for_tokens, key, &w)) {
 		struct peer *p = peer_of(me, w.from);
 
-		if (p)
+		if (p && w.cancel)
+			say_cancelled(me, p, &w.ask);
+		else if (p)
 			decide(me, p, &w.ask, w.asked_ns, tokens_failed);
 	}
 }
@@ -244,14 +268,20 @@ on_ask(struct policy *me, struct peer *p, const struct msg_ask *ask)
 static void
 on_cancel(struct policy *me, struct peer *p, const struct msg_cancel *cancel)
 {
-	struct msg_cancelled cancelled = {
-		.slot = cancel->slot, .slot_gen = cancel->slot_gen, .ask = cancel->ask,
+	struct waiting w = {
+		.from = p->view,
+		.ask = {.slot = cancel->slot, .slot_gen = cancel->slot_gen, .ask = cancel->ask},
+		.for_tokens = true,
+		.cancel = true,
 	};
 
-	/* Only this thread reads bodies, and between messages it reads none: what fetches token ids
-	 * has its own copy. */
+	/* Between messages this thread reads no body, and what asks a worker for token ids has its
+	 * own copy; but the threads beside it read where the bytes lie. */
 	waiting_take(&me->waiting, p->view, cancel->slot);
-	say(me, p, MSG_cancelled, &cancelled);
+	if (me->aside && aside_drop(me->aside, p->view, cancel->slot, &w.key))
+		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
+	else
+		say_cancelled(me, p, &w.ask);
 }
 
 static void
@@ -376,6 +406,8 @@ peer_remove(struct policy *me, struct peer *p)
 		}
 	if (p->view) {
 		waiting_forget(&me->waiting, p->view);
+		if (me->aside)
+			aside_forget(me->aside, p->view);
 		view_remove(&me->view, p->view);
 	}
 	half_free(&p->half);
@@ -577,6 +609,19 @@ on_tokens(struct pm_actor *actor, void *arg)
 }
 
 static void
+on_aside(struct pm_actor *actor, void *arg)
+{
+	struct policy *me = arg;
+	struct token_key key;
+	bool dropped;
+
+	(void)actor;
+	while (aside_collect(me->aside, &key, &dropped))
+		decide_waiting(me, true, &key, false);
+	aside_used(me);
+}
+
+static void
 policy_on_tick(void *priv, mono_ns now)
 {
 	struct policy *me = priv;
@@ -596,15 +641,14 @@ policy_on_drain(void *priv, mono_ns deadline)
 		for (unsigned rounds = 0; rounds < DRAIN_ROUNDS && me->peer[i]->sock &&
 				(zsock_events(me->peer[i]->sock) & ZMQ_POLLIN); rounds++)
 			on_ingress(me->actor, me->peer[i]);
+	if (me->aside)
+		aside_forget(me->aside, NULL);  /* nobody reads a body that is answered for */
 	decide_waiting(me, true, NULL, true);
 	while (waiting_first(&me->waiting, false, NULL, &w)) {
 		struct peer *p = peer_of(me, w.from);
-		struct msg_cancelled cancelled = {
-			.slot = w.ask.slot, .slot_gen = w.ask.slot_gen, .ask = w.ask.ask,
-		};
 
 		if (p)                  /* we never had leave to decide */
-			say(me, p, MSG_cancelled, &cancelled);
+			say_cancelled(me, p, &w.ask);
 	}
 	pm_actor_stop(me->actor, 0);
 }
@@ -650,6 +694,37 @@ open_view(struct policy *me)
 	return 0;
 }
 
+/* Models of the sets that have a tokenizer, and what makes ids by them. */
+static int
+open_models(struct policy *me)
+{
+	const struct manifest *m = me->manifest;
+	struct birth *b = &me->actor->birth;
+	bool some = false;
+	int r;
+
+	for (uint32_t i = 0; i < m->n_sets; i++)
+		some |= m->sets[i].tokenizer.path[0] != 0;
+	if (!some)
+		return 0;
+	r = native_new(&me->native, m->n_sets);
+	for (unsigned i = 0; i < b->n_segments && r == 0; i++) {
+		struct birth_segment *s = &b->segment[i];
+
+		if (s->fd < 0 || s->kind != SEGMENT_MODEL || s->index >= m->n_sets)
+			continue;
+		r = native_take(me->native, s->index, s->fd);
+		s->fd = -1;
+	}
+	for (uint32_t i = 0; i < m->n_sets && r == 0; i++)
+		if (native_why(me->native, i))
+			log_warn("tokens set=%s: not made here: %s", m->sets[i].name,
+				 native_why(me->native, i));
+	if (r == 0)
+		r = aside_new(&me->aside, me->native);
+	return r < 0 ? pm_open_failed(me->actor, "models", r) : 0;
+}
+
 static void
 policy_close(void **priv)
 {
@@ -667,6 +742,10 @@ policy_close(void **priv)
 		tokensource_free(&me->tokens);
 	}
 	evaluate_free(&me->evaluate);
+	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
+		pm_actor_unwatch_socket(me->actor, aside_socket(me->aside, i));
+	aside_free(&me->aside);
+	native_free(&me->native);
 	if (me->view.manifest)
 		view_close(&me->view);
 	manifest_free(&me->manifest);
@@ -709,6 +788,9 @@ policy_open(struct pm_actor *actor, void **ret)
 	r = tokensource_new(&me->tokens);
 	if (r < 0)
 		return pm_open_failed(me->actor, "token source", r);
+	r = open_models(me);
+	if (r < 0)
+		return r;
 	r = evaluate_new(&me->evaluate, &me->view, me->tokens, &actor->process,
 			 actor->birth.generation);
 	if (r < 0)
@@ -716,6 +798,9 @@ policy_open(struct pm_actor *actor, void **ret)
 	r = evaluate_self_test(me->evaluate, &why);
 	if (r < 0)
 		return pm_open_failed(me->actor, why, r);
+	evaluate_natively(me->evaluate, me->native, me->aside);
+	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
+		pm_actor_watch_socket(actor, aside_socket(me->aside, i), on_aside, me);
 	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);
 	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
 	pm_actor_watch_fd(actor, me->greet_fd, on_greet_timer, me);

@@ -114,6 +114,8 @@ record_decision(struct record *r, struct journal *journal, const struct record_i
 	struct journal_decision d = {
 		.prompt_tokens = input->prompt_tokens,
 		.max_tokens = input->max_tokens,
+		.exact_tokens = input->exact_tokens,
+		.trust = input->trust,
 		.tenant = answer->tenant,
 		.priority = answer->priority,
 		.verdict = answer->verdict,
@@ -135,6 +137,7 @@ record_decision(struct record *r, struct journal *journal, const struct record_i
 	memcpy(d.stage_ns, input->stage_ns, sizeof d.stage_ns);
 	cut(d.model, sizeof d.model, input->model, strlen(input->model));
 	cut(d.policy, sizeof d.policy, input->policy, strlen(input->policy));
+	cut(d.note, sizeof d.note, input->note, strlen(input->note));
 	cut(d.rule, sizeof d.rule, answer->rule.p ? answer->rule.p : "", answer->rule.len);
 	return journal_append(journal, &head, &d, sizeof d, r->candidate, n * sizeof *r->candidate);
 }

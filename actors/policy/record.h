@@ -21,6 +21,9 @@ struct record_input {
 	const struct msg_answer *answer; /* verdict, status, rule, tenant, priority, source */
 	uint32_t prompt_tokens;                 /* 0 unknown */
 	uint32_t max_tokens;                    /* all ones unknown */
+	uint32_t exact_tokens;                  /* of the first prompt */
+	uint8_t trust;                          /* enum trust_state; source NATIVE */
+	const char *note;                       /* why no more is known; "" */
 	uint8_t minimize;                       /* enum choose_objective */
 	const char *model, *policy;
 	struct gather *gather;                  /* NULL: there was no model, so no candidates */

@@ -32,7 +32,8 @@ void
 waiting_take(struct waiting_list *w, const struct view_ingress *from, uint32_t slot)
 {
 	for (size_t i = 0; i < w->n; i++)
-		if (w->list[i].from == from && w->list[i].ask.slot == slot) {
+		if (w->list[i].from == from && w->list[i].ask.slot == slot &&
+		    !w->list[i].cancel) {
 			remove_at(w, i);
 			return;         /* one a slot */
 		}

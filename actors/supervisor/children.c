@@ -589,6 +589,7 @@ children_reap(struct supervisor *s)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		unborn_reaped(s, pid);
+		models_reaped(s, pid);
 		for (unsigned i = 0; i < CHILDREN_MAX; i++)
 			if (s->child[i] && s->child[i]->pid == pid) {
 				bury(s, s->child[i], status);

@@ -75,7 +75,8 @@ ours(const struct supervisor *s, int fd)
 	for (unsigned i = 0; i < CHILDREN_MAX; i++)
 		if (s->child[i] && s->child[i]->pid == peer.pid)
 			return true;
-	return s->unborn.pid != 0 && s->unborn.pid == peer.pid;
+	return (s->unborn.pid != 0 && s->unborn.pid == peer.pid) ||
+	       (s->models.pid != 0 && s->models.pid == peer.pid);
 }
 
 void

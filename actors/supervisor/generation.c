@@ -40,12 +40,13 @@ config_drop(struct supervisor *s, struct config *c)
 	segment_detach(&c->secrets);
 	segment_detach(&c->trust);
 	segment_detach(&c->probes);
+	free(c->model);
 	manifest_free(&c->manifest);
 	*c = (struct config){
 		.seg.fd = -1, .secrets.fd = -1, .trust.fd = -1, .probes.fd = -1};
 }
 
-/* Snapshots nobody can come back to. */
+/* Snapshots nobody can come back to, and the models that only they use. */
 static void
 configs_sweep(struct supervisor *s)
 {
@@ -58,6 +59,7 @@ configs_sweep(struct supervisor *s)
 		    c->generation != m->old)
 			config_drop(s, c);
 	}
+	models_sweep(s);
 }
 
 /* All complaints, one a line, cut at cap. */
@@ -197,28 +199,19 @@ refused(struct supervisor *s, uint32_t generation, const char *text)
 
 /* ---- one function per action ---- */
 
+/* What was read and the models made of it become a generation. */
 static void
-do_load(struct supervisor *s, struct reload_event *ret)
+load_finish(struct supervisor *s, struct reload_event *ret)
 {
 	struct config *c = NULL, *shown = generation_shown(s);
-	struct manifest *manifest = NULL;
-	struct secret_files *files = NULL;
+	struct manifest *manifest = s->loading.manifest;
+	struct secret_files *files = s->loading.files;
 	char text[4096] = "";
 	uint32_t generation = s->last_generation + 1;
 	int r;
 
 	*ret = (struct reload_event){.type = RELOAD_NOT_LOADED};
-	s->last_failed[0] = 0;
-	control_reloading(s);
-	configs_sweep(s);
-	pm_background(0, true);         /* reading and checking need not be felt by requests */
-	r = files_load(s, &manifest, &files, text, sizeof text);
-	pm_background(0, false);
-	if (r < 0) {
-		refused(s, generation, text);
-		return;
-	}
-	warn_lines(generation, text);
+	s->loading = (struct loading){.manifest = NULL};
 	r = members_take(s, &manifest);
 	for (unsigned i = 0; i < CONFIGS_MAX && !c && r == 0; i++)
 		if (!s->config[i].generation)
@@ -229,6 +222,8 @@ do_load(struct supervisor *s, struct reload_event *ret)
 		c->generation = generation;
 		c->manifest = manifest;
 		r = secrets_share(s, c, files);
+		if (r == 0)
+			r = models_share(s, c);
 		if (r == 0)
 			r = shares_add(s, &c->seg, SEGMENT_CONFIG, ROLE_SUPERVISOR, 0, 0,
 				       generation);
@@ -247,6 +242,8 @@ do_load(struct supervisor *s, struct reload_event *ret)
 		refused(s, generation, text);
 		return;
 	}
+	models_text(c, text, sizeof text);
+	warn_lines(generation, text);
 	if (shown) {
 		restart_text(shown->manifest, manifest, text, sizeof text);
 		warn_lines(generation, text);
@@ -258,6 +255,47 @@ do_load(struct supervisor *s, struct reload_event *ret)
 			     .probation_ns = manifest->gateway.policy_probation_ns,
 			     .load_deadline_ns = manifest->gateway.policy_load_deadline_ns},
 	};
+}
+
+/* False: the answer comes when the models are made (generation_models). */
+static bool
+do_load(struct supervisor *s, struct reload_event *ret)
+{
+	char text[4096] = "";
+	uint32_t generation = s->last_generation + 1;
+	int r;
+
+	*ret = (struct reload_event){.type = RELOAD_NOT_LOADED};
+	s->last_failed[0] = 0;
+	control_reloading(s);
+	configs_sweep(s);
+	pm_background(0, true);         /* reading and checking need not be felt by requests */
+	r = files_load(s, &s->loading.manifest, &s->loading.files, text, sizeof text);
+	pm_background(0, false);
+	if (r < 0) {
+		s->loading = (struct loading){.manifest = NULL};
+		refused(s, generation, text);
+		return true;
+	}
+	warn_lines(generation, text);
+	if (models_want(s, s->loading.manifest)) {
+		if (s->reload.serving != 0)
+			return false;
+		models_wait(s);
+	}
+	load_finish(s, ret);
+	return true;
+}
+
+void
+generation_models(struct supervisor *s)
+{
+	struct reload_event e;
+
+	if (!s->loading.manifest)
+		return;
+	load_finish(s, &e);
+	generation_event(s, &e);
 }
 
 /* Its documents are everybody's now; known: they were born with them. */
@@ -283,7 +321,7 @@ in_force(struct supervisor *s, uint32_t generation, bool known)
 static void
 do_serving(struct supervisor *s, uint32_t generation, uint32_t old)
 {
-	char text[1024] = "";
+	char text[4096] = "";
 	const struct config *was = generation_config(s, old);
 	const struct config *is = generation_config(s, generation);
 
@@ -293,9 +331,19 @@ do_serving(struct supervisor *s, uint32_t generation, uint32_t old)
 	s->roster.head->last_error[0] = 0;
 	count_add(&s->process, COUNTER_reloads, 1);
 	generation_note(s, generation, true, "in force");
-	if (was && is)
-		restart_text(was->manifest, is->manifest, text, sizeof text);
+	if (is)
+		models_text(is, text, sizeof text);
+	if (was && is) {
+		size_t n = strlen(text);
+
+		if (n > 0 && n + 1 < sizeof text)
+			text[n++] = '\n';
+		restart_text(was->manifest, is->manifest, text + n, sizeof text - n);
+		if (n > 0 && text[n] == 0)
+			text[n - 1] = 0;
+	}
 	control_reloaded(s, true, generation, text);
+	models_sweep(s);
 }
 
 static void
@@ -386,8 +434,7 @@ perform(struct supervisor *s, const struct reload_action *a, struct reload_event
 {
 	switch (a->type) {
 	case RELOAD_DO_LOAD:
-		do_load(s, ret);
-		return true;
+		return do_load(s, ret);
 	case RELOAD_DO_SPAWN:
 		if (child_spawn(s, ROLE_POLICY, 0, a->policy, a->generation) == 0)
 			return false;
@@ -540,6 +587,8 @@ generation_check(struct supervisor *s, char *buf, size_t cap)
 void
 generation_close(struct supervisor *s)
 {
+	manifest_free(&s->loading.manifest);
+	secrets_files_free(&s->loading.files);
 	for (unsigned i = 0; i < CONFIGS_MAX; i++)
 		if (s->config[i].generation)
 			config_drop(s, &s->config[i]);

@@ -6,6 +6,7 @@
  *            its folder need not be open to that id (a checkout below /root).
  * Inherits   standard error, /dev/null, its end of the pair, the limits; works in the run
  *            directory, so that the names of sockets are short and no folder above matters.
+ * Models     run as we do: the folders they are made of need be open to nobody else.
  * Fork       and not vfork: a child that shares our memory under another user id could be reached
  *            through it.
  */
@@ -56,7 +57,8 @@ program_path(const struct supervisor *s, enum process_role role, char *buf, size
 uid_t
 program_uid(const struct supervisor *s, enum process_role role)
 {
-	return s->uids ? (uid_t)(s->options.first_uid + (uint32_t)role) : geteuid();
+	return s->uids && role != ROLE_MODELS ?
+	       (uid_t)(s->options.first_uid + (uint32_t)role) : geteuid();
 }
 
 /* ---- in the child ---- */
@@ -158,7 +160,8 @@ child_side(const struct start *start)
 			continue;       /* as far as we may: what is left cannot be used either */
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	}
-	if (start->s->uids && (what = become(start->s->options.first_uid, start->role)) != NULL)
+	if (start->s->uids && start->role != ROLE_MODELS &&
+	    (what = become(start->s->options.first_uid, start->role)) != NULL)
 		complain(start, what);
 	for (char **e = environ; *e && n_env < ENVIRONMENT_MAX; e++)
 		if (is_childs(*e))

@@ -6,6 +6,7 @@
  * <run>/hash-seed  of the index; stays (common/seed.h).
  * <run>/<role>/        for each role that binds sockets, the role's own: only it can make a name
  *              there, only its group (rights.h: who is to reach it) can enter.
+ * <run>/models/        what was made of models' folders (models.c); stays.
  * <run>/admin.sock     leads to admin/admin.sock; that folder is entered by the run directory's
  *              group, as is the run directory: operators.
  */
@@ -239,6 +240,8 @@ folders_make(const struct supervisor *s, const char **why)
 	for (unsigned role = 0; role < ROLE_COUNT && r == 0; role++)
 		if (pm_rights(role)->keeps & PM_RIGHT_SOCKETS)
 			r = folder_make(s, role, st.st_gid);
+	if (r == 0 && mkdirat(s->run_fd, MODELS_DIR, 0700) < 0 && errno != EEXIST)
+		r = -errno;
 	if (r == 0 && symlinkat("admin/admin.sock", s->run_fd, "admin.sock") < 0)
 		r = -errno;
 	return r;

@@ -199,7 +199,7 @@ static int
 programs_check(const struct supervisor *s)
 {
 	static const enum process_role roles[] = {ROLE_INGRESS, ROLE_KVEVENTS, ROLE_METRICS,
-						  ROLE_POLICY, ROLE_ADMIN};
+						  ROLE_POLICY, ROLE_ADMIN, ROLE_MODELS};
 	char path[320];
 
 	for (unsigned i = 0; i < sizeof roles / sizeof roles[0]; i++) {
@@ -416,6 +416,7 @@ supervisor_close(struct supervisor *s)
 	}
 	control_close(s);
 	listeners_close(s);
+	models_close(s);
 	generation_close(s);
 	discovery_free(&s->discovery);
 	for (unsigned i = s->n_shares; i-- > 0;)
@@ -462,7 +463,7 @@ on_signals(struct supervisor *s)
 		}
 }
 
-enum { POLL_SIGNAL, POLL_CONTROL, POLL_DISCOVERY, POLL_CLIENTS,
+enum { POLL_SIGNAL, POLL_CONTROL, POLL_DISCOVERY, POLL_MODELS, POLL_CLIENTS,
 	POLL_CHILDREN = POLL_CLIENTS + CONTROL_CLIENTS,
 	POLL_MAX = POLL_CHILDREN + CHILDREN_MAX };
 
@@ -510,6 +511,8 @@ turn(struct supervisor *s)
 	pfd[POLL_CONTROL] = (struct pollfd){.fd = s->control_fd, .events = POLLIN};
 	pfd[POLL_DISCOVERY] =
 		(struct pollfd){.fd = discovery_fd(s->discovery), .events = POLLIN};
+	pfd[POLL_MODELS] = (struct pollfd){
+		.fd = s->models.left > 0 ? s->models.sock : -1, .events = POLLIN};
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
 		pfd[POLL_CLIENTS + i] = (struct pollfd){.fd = s->client[i].fd,
 			.events = (short)(POLLIN | (s->client[i].out.n ? POLLOUT : 0))};
@@ -547,6 +550,8 @@ turn(struct supervisor *s)
 		control_accept(s);
 
 	now = clock_mono();
+	if ((pfd[POLL_MODELS].revents && models_hear(s)) || models_tick(s, now))
+		generation_models(s);
 	if (s->hup_due_ns && now >= s->hup_due_ns) {
 		s->hup_due_ns = 0;
 		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
@@ -572,6 +577,7 @@ main(int argc, char **argv)
 	for (unsigned i = 0; i < CONFIGS_MAX; i++)
 		s->config[i] = (struct config){
 			.seg.fd = -1, .secrets.fd = -1, .trust.fd = -1, .probes.fd = -1};
+	s->models.sock = s->models.pidfd = -1;
 	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
 		s->client[i].fd = -1;
 	reload_init(&s->reload);

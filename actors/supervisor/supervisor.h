@@ -3,7 +3,8 @@
  * One loop, no threads.  Each part has its own file: rundir (lock, pids), listeners, fleet (rows of
  * the worker table), shares (who holds which segment), children (birth, watch, death), seats (who
  * is to be there, SIGUSR2), reload (pure state machine), generation (performs its actions), members
- * (what is found becomes rows and documents), discovery (where it is found), control (pointsctl),
+ * (what is found becomes rows and documents), discovery (where it is found), models (folders become
+ * segments, beside), control (pointsctl),
  * ending (drain), supervisor (life, loop).
  *
  * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
@@ -13,6 +14,7 @@
 #include "actors/supervisor/discovery.h"
 #include "actors/supervisor/notify.h"
 #include "actors/common/config.h"
+#include "actors/common/models.h"
 #include "actors/common/secrets.h"
 #include "actors/common/token.h"
 #include "actors/common/log.h"
@@ -101,6 +103,25 @@ struct config {                         /* one generation's documents */
 	struct manifest *manifest;
 	struct segment seg;
 	struct segment secrets, trust, probes;  /* fd -1: it names no files */
+	struct model_file **model;              /* owned list, borrowed models; by set */
+};
+
+struct models {                         /* models.c */
+	struct model_file **file;               /* owned */
+	unsigned n, left;                       /* left: still being made */
+	uint32_t last;                          /* number given last */
+	struct model_file **wanted;             /* owned list: of the load under way, by set */
+	uint32_t n_wanted;
+	pid_t pid;                              /* of the program; 0: none */
+	int pidfd, sock;                        /* owned */
+	bool reaped;
+	bool patient;                           /* runs in the background */
+	mono_ns began_ns;
+};
+
+struct loading {                        /* generation.c: documents that wait for their models */
+	struct manifest *manifest;              /* owned; NULL: none */
+	struct secret_files *files;             /* owned */
 };
 
 struct options {
@@ -142,6 +163,8 @@ struct supervisor {
 	struct control_client client[CONTROL_CLIENTS];
 	mono_ns removed_ns[ROWS_DEFAULT];       /* when a row was set to REMOVE */
 	mono_ns draining_ns[ROWS_DEFAULT];      /* and to DRAIN */
+	struct models models;
+	struct loading loading;
 	struct discovery *discovery;            /* owned */
 	uint32_t last_revision;                 /* of found members, given last */
 	uint32_t rowless;                       /* members found without a row: the table is full */
@@ -198,6 +221,21 @@ int members_known(struct supervisor *s, struct manifest **io);
 void members_tick(struct supervisor *s, mono_ns now);
 	/* What is found anew reaches every live generation, rows first. */
 mono_ns members_next(const struct supervisor *s);       /* 0 never */
+
+/* models.c */
+bool models_want(struct supervisor *s, const struct manifest *manifest);
+	/* Before these documents become a generation: true when some model is still being made. */
+bool models_hear(struct supervisor *s);         /* true: all are made, or will not be */
+bool models_tick(struct supervisor *s, mono_ns now);    /* likewise; deadlines */
+void models_wait(struct supervisor *s);
+	/* Nobody is served yet: until then. */
+void models_reaped(struct supervisor *s, pid_t pid);    /* any child's pid */
+int models_share(struct supervisor *s, struct config *c);
+	/* What was wanted last is this generation's.  0, -ENOSPC, -errno. */
+void models_text(const struct config *c, char *buf, size_t cap);
+	/* Which sets do without, and why; one a line. */
+void models_sweep(struct supervisor *s);        /* what no generation uses, on disk too */
+void models_close(struct supervisor *s);
 
 /* shares.c */
 enum share_access { SHARE_NO = 0, SHARE_READ, SHARE_WRITE };
@@ -285,6 +323,7 @@ mono_ns seats_next(const struct supervisor *s);         /* earliest restart; 0 n
 
 /* generation.c: performs what reload.c decides. */
 void generation_event(struct supervisor *s, const struct reload_event *event);
+void generation_models(struct supervisor *s);   /* those that a load waited for are there */
 struct config *generation_config(struct supervisor *s, uint32_t generation);    /* NULL: none */
 struct config *generation_shown(struct supervisor *s);
 	/* The one everybody but policy processes works by: in force, at first the one to come. */

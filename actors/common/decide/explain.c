@@ -6,6 +6,7 @@
 #include "actors/common/decide/choose.h"
 #include "actors/common/fields.h"
 #include "proto/messages.h"
+#include "shm/trust.h"
 
 static const char *
 verdict_name(unsigned verdict)
@@ -150,6 +151,11 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	json_object_set_new(o, "prompt_tokens", pm_json_nonzero(d->prompt_tokens));
 	json_object_set_new(o, "max_tokens", pm_json_known32(d->max_tokens));
 	json_object_set_new(o, "token_source", json_string(source_name(d->token_source)));
+	json_object_set_new(o, "token_trust",
+			    d->token_source == TOKENS_NATIVE ?
+			    json_string(trust_state_name(d->trust)) : json_null());
+	json_object_set_new(o, "exact_tokens", json_integer(d->exact_tokens));
+	json_object_set_new(o, "token_note", pm_json_text_or_null(d->note, sizeof d->note));
 	json_object_set_new(o, "blocks", json_integer(d->blocks));
 	json_object_set_new(o, "block_tokens", pm_json_nonzero(d->block_tokens));
 	json_object_set_new(o, "stages", stages_of(d->stage_ns));
@@ -197,10 +203,18 @@ explain_print(FILE *to, const json_t *d)
 		pm_text_at(d, "config_hash", "?"));
 	fprintf(to, "prompt");
 	print_known(to, d, "prompt_tokens", 0);
-	fprintf(to, " tokens (%s), %lld blocks of", pm_text_at(d, "token_source", "?"),
-		pm_integer_at(d, "blocks"));
+	fprintf(to, " tokens (%s%s%s), %lld blocks of", pm_text_at(d, "token_source", "?"),
+		json_is_string(json_object_get(d, "token_trust")) ? ", " : "",
+		pm_text_at(d, "token_trust", ""), pm_integer_at(d, "blocks"));
 	print_known(to, d, "block_tokens", 0);
-	fprintf(to, "; decided in %.1f us\n", json_real_value(json_object_get(stages, "total_us")));
+	fprintf(to, "; decided in %.1f us: read %.1f, tokens %.1f, hashes %.1f\n",
+		json_real_value(json_object_get(stages, "total_us")),
+		json_real_value(json_object_get(stages, "parse_us")),
+		json_real_value(json_object_get(stages, "tokenize_us")),
+		json_real_value(json_object_get(stages, "hash_us")));
+	if (json_is_string(json_object_get(d, "token_note")))
+		fprintf(to, "of the prompt %lld tokens are known: %s\n",
+			pm_integer_at(d, "exact_tokens"), pm_text_at(d, "token_note", ""));
 	if (json_array_size(list) == 0)
 		return;
 	fprintf(to, "%-16s %8s %8s %8s %6s %6s %6s %6s %10s %10s  %s\n", "worker", "cached",

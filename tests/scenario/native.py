@@ -1,0 +1,270 @@
+"""Prompts of text become the engine's own token ids here: they go where their prefix is, and no worker is asked.
+
+  native.py turns     conversations, tools and completions; what explain says of them
+  native.py folders   reloads with the same model, another one, a broken one; what is kept
+  native.py huge      prompts of 20 MB: nobody waits for them, whoever dies or goes away meanwhile
+"""
+import json, os, pathlib, shutil, signal, socket, sys, threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import house as h
+
+DEMO = h.ROOT / "etc/models/demo"
+WORKER = ("--time-scale", 400, "--block-size", 16, "--num-gpu-blocks", 8192, "--model-dir", DEMO)
+
+
+def tokenizer(folder, more=""):
+    return f"  tokenizer: {{path: {folder}{more}}}\n"
+
+
+def sum_of(house, counter):
+    page = h.request(house.admin, "GET", "/metrics")[1]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines()
+               if line.startswith(f"pointsman_{counter}_total"))
+
+
+def decision(house, headers):
+    one = {k.lower(): v for k, v in headers.items()}["x-pointsman-request-id"]
+    # A policy process may be too new to be known where it is asked.
+    return h.until(f"the decision of {one}", lambda: json.loads(
+        house.ctl("explain", one, "--output", "json", check=False).stdout or "{}").get("decisions"))[-1]
+
+
+def said(house, text):
+    return sum(text in line for line in open(house.folder / "pointsman.log", errors="replace"))
+
+
+def words(first, n):
+    return " ".join(f"word{(first * 7919 + i * 31) % 5000}" for i in range(n))
+
+
+def ask(house, path, body):
+    status, answer, headers = h.request(house.port, "POST", path, {"model": house.model, "max_tokens": 4, **body})
+    assert status == 200, (status, answer)
+    told = decision(house, headers)
+    worker = {k.lower(): v for k, v in headers.items()}["x-pointsman-worker"]
+    assert told["token_source"] == "native" and told["token_note"] is None, told
+    assert told["prompt_tokens"] == told["exact_tokens"] == answer["usage"]["prompt_tokens"], (told, answer)
+    return answer, worker, told
+
+
+def turns():
+    tools = [{"type": "function", "function": {"name": "look_up", "description": "Look a word up.", "parameters": {
+        "type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}}}]
+    with h.House(workerset=tokenizer(DEMO)) as house:
+        house.add(*WORKER, count=3)
+        house.start()
+        forms = []
+        for p in range(3):
+            forms.append(("/v1/chat/completions", {"messages": [
+                {"role": "system", "content": words(p, 600)}, {"role": "user", "content": "What comes first?"}]}))
+            forms.append(("/v1/chat/completions", {"tools": tools, "messages": [
+                {"role": "system", "content": words(10 + p, 600)}, {"role": "user", "content": "Look it up."}]}))
+            forms.append(("/v1/completions", {"prompt": words(20 + p, 600)}))
+        homes = []
+        for path, body in forms:
+            answer, worker, told = ask(house, path, body)
+            homes.append((worker, answer, told["blocks"] * told["block_tokens"]))
+        assert len({worker for worker, _, _ in homes}) == 3, homes      # spread while nothing is cached
+        for w in house.workers:         # the engines' own words, and not what we guess from having sent it there
+            last = w.state()["next_seq"] - 1
+            h.until(f"{w.name}'s batches up to {last} to be in the index", lambda: json.loads(
+                house.ctl("workers", "--output", "json").stdout)["workers"][int(w.name[1:])]["cache"]["sequence_applied"] == last)
+        for (path, body), (home, first, blocks) in zip(forms, homes):
+            if "messages" in body:
+                more = {**body, "messages": body["messages"] + [
+                    {"role": "assistant", "content": first["choices"][0]["message"]["content"]},
+                    {"role": "user", "content": "And then?"}]}
+            else:
+                more = {"prompt": body["prompt"] + " and so on"}
+            answer, worker, told = ask(house, path, more)
+            assert worker == home, (path, home, worker, told)
+            cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+            chosen, = [c for c in told["candidates"] if c["worker"] == worker]
+            assert cached == chosen["cached_tokens"] > 600, (cached, chosen)
+        assert sum_of(house, "tokenize_calls") == 0
+        assert sum_of(house, "tokens_native") == 2 * len(forms)
+
+        # An image ends what can be known; what stands before it is known all the same.
+        body = {"messages": [{"role": "system", "content": words(0, 600)}, {"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]}
+        status, _, headers = h.request(house.port, "POST", "/v1/chat/completions", {"model": house.model, **body})
+        told = decision(house, headers)
+        assert told["token_source"] == "native" and told["prompt_tokens"] is None, (status, told)
+        assert told["exact_tokens"] > 600 and told["token_note"], told
+        assert told["chosen_worker"] == homes[0][0], (told, homes)
+        text = house.ctl("explain", {k.lower(): v for k, v in headers.items()}["x-pointsman-request-id"]).stdout
+        assert "tokens (native" in text and "tokens are known: " in text, text
+
+
+def models_kept(house):
+    return sorted(os.listdir(house.run / "models"))
+
+
+def reload(house):
+    generation = house.generation()
+    answer = house.ctl("reload").stdout
+    assert house.generation() == generation + 1, (generation, house.tail())
+    return answer
+
+
+def folders():
+    with h.House() as house:
+        other, broken = house.folder / "other", house.folder / "broken"
+        shutil.copytree(DEMO, other)
+        shutil.copytree(DEMO, broken)
+        (other / "chat_template.jinja").write_text(
+            "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}")
+        (broken / "tokenizer.json").write_bytes((DEMO / "tokenizer.json").read_bytes()[:-100])
+        house.add(*WORKER, count=2)
+        house.workerset = tokenizer(DEMO)
+        house.start()
+
+        def source():
+            status, answer, headers = house.chat("Where do these tokens come from?")
+            assert status == 200, answer
+            return decision(house, headers)
+
+        assert source()["token_source"] == "native"
+        assert said(house, "models: making") == 1 and len(models_kept(house)) == 1
+
+        # The same model: nothing is made, and nothing read.
+        for _ in range(3):
+            reload(house)
+        assert source()["token_source"] == "native" and said(house, "models: making") == 1
+
+        # Another one while requests come: none fails, and each is made into tokens here.
+        over, failed, sources = threading.Event(), [], []
+
+        def client(n):
+            while not over.is_set():
+                status, answer, headers = house.chat(words(n, 50))
+                if status != 200:
+                    failed.append((status, answer))
+                sources.append({k.lower(): v for k, v in headers.items()}.get("x-pointsman-request-id"))
+
+        threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
+        for t in threads:
+            t.start()
+        for folder in (other, DEMO, other):
+            house.workerset = tokenizer(folder)
+            house.write()
+            reload(house)
+        over.set()
+        for t in threads:
+            t.join()
+        assert not failed, failed[:3]
+        assert sum_of(house, "tokenize_calls") == 0, house.tail()
+        assert len(sources) > 20 and said(house, "models: making") >= 2
+
+        # A broken one: told with its place; the workers are asked instead.
+        house.workerset = tokenizer(broken)
+        house.write()
+        line = next(i for i, text in enumerate(house.config.read_text().splitlines(), 1) if "tokenizer:" in text)
+        answer = reload(house)
+        assert f"pointsman.yaml:{line}:" in answer and "tokenizer.json" in answer, answer
+        told = source()
+        assert told["token_source"] == "tokenize" and "tokenizer.json" in told["token_note"], told
+        check = house.ctl("check", house.config, check=False)
+        assert f"pointsman.yaml:{line}:" in check.stderr and "tokenizer.json" in check.stderr, check
+
+        # Mended where it lies: a reload is enough.
+        shutil.copy(DEMO / "tokenizer.json", broken / "tokenizer.json")
+        assert "warning" not in reload(house)
+        assert source()["token_source"] == "native"
+
+        # No generation uses the first ones any more.
+        h.until("models that nobody uses to be gone", lambda: reload(house) is not None and len(models_kept(house)) == 1)
+
+        # A new start finds what was made.
+        kept = models_kept(house)
+        house.stop()
+        made = said(house, "model: made")
+        house.start()
+        assert source()["token_source"] == "native" and models_kept(house) == kept
+        assert said(house, "from the store") >= 1 and said(house, "model: made") == made + 1
+
+
+HUGE = 20 << 20                         # more than the house takes in a second, with all that it does with one
+
+
+def connect(house, source="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", house.port), timeout=120, source_address=(source, 0))
+
+
+def huge(house, first):
+    text = words(first, 200)
+    body = json.dumps({"model": house.model, "max_tokens": 4,
+                       "messages": [{"role": "user", "content": text * (HUGE // len(text))}]}).encode()
+    return b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" \
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def answer_of(c):
+    data = b"".join(iter(lambda: c.recv(65536), b""))
+    c.close()
+    head, _, body = data.partition(b"\r\n\r\n")
+    status = int(head.split()[1])
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+    return status, body, {k.lower(): v for k, v in headers.items()}
+
+
+def begin(house, request, source="127.0.0.1"):
+    """All but the last byte is there."""
+    c = connect(house, source)
+    c.sendall(request[:-1])
+    return c, request[-1:]
+
+
+def order():
+    with h.House(gateway="  client: {fairness: false}", workerset=tokenizer(DEMO)) as house:
+        house.add(*WORKER, count=2)
+        house.start()
+        everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}
+
+        # Six of one client, one of another's, then small ones.
+        big = [begin(house, huge(house, n)) for n in range(6)]
+        late = begin(house, huge(house, 9), "127.0.0.2")
+        for c, rest in big:
+            c.sendall(rest)
+        h.until("all six to be read", lambda: sum_of(house, "bodies_aside") >= 6)
+        late[0].sendall(late[1])
+        small = [house.chat(words(n, 20)) for n in range(20)]
+        answers = [answer_of(c) for c, _ in big]
+        other = answer_of(late[0])
+        assert all(status == 200 for status, _, _ in small), small
+        assert all(status == 400 for status, _, _ in [*answers, other]), answers        # the engine's word
+        when = [decision(house, headers)["when"] for _, _, headers in answers]
+        whens = [decision(house, headers)["when"] for _, _, headers in small]
+        told = decision(house, answers[0][2])
+        assert told["token_source"] == "native" and told["prompt_tokens"] is None, told
+        assert told["token_note"], told
+        assert max(whens) < max(when), (whens, when)            # asked after them, decided before
+        assert decision(house, other[2])["when"] < max(when), (other, when)
+        assert {p["pid"]: p["role"] for p in house.stat()["processes"]} == everybody, house.tail()
+
+        # Clients that go away while their prompts are read: each byte is given back.
+        big = [begin(house, huge(house, n)) for n in range(4)]
+        before = sum_of(house, "bodies_aside")
+        for c, rest in big:
+            c.sendall(rest)
+        h.until("some to be read", lambda: sum_of(house, "bodies_aside") > before)
+        for c, _ in big:
+            c.close()
+        h.until("nothing of them to be left", lambda: "requests 0 slots of" in house.ctl("stat", "--segments").stdout
+                and " 0 B in arenas" in house.ctl("stat", "--segments").stdout)
+        assert house.chat("still here?")[0] == 200
+
+        # The policy process dies in the middle of it: the standby reads them anew.
+        big = [begin(house, huge(house, n)) for n in range(4)]
+        before = sum_of(house, "bodies_aside")
+        for c, rest in big:
+            c.sendall(rest)
+        h.until("some to be read", lambda: sum_of(house, "bodies_aside") > before)
+        house.kill("policy", "active")
+        answers = [answer_of(c) for c, _ in big]
+        assert all(status == 400 for status, _, _ in answers), answers
+        assert house.chat("still here?")[0] == 200
+
+
+{"turns": turns, "folders": folders, "huge": order}[sys.argv[1]]()
