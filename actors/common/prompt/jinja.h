@@ -4,6 +4,7 @@
  *            transformers' apply_chat_template gives: ImmutableSandboxedEnvironment,
  *            trim_blocks, lstrip_blocks, loop controls, {% generation %} transparent, tojson =
  *            json.dumps without ASCII escapes, raise_exception, strftime_now.
+ *            What Python could do and we do not says "unsupported: ...".
  * Absent     include, import, extends, block, i18n, autoescape: refused when compiled.
  * Errors     what fails in Python fails here, with the line and a text that begins with Python's
  *            name of it ("TypeError: ...").  Whatever the template and the context: no assert, no

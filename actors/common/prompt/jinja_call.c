@@ -311,7 +311,7 @@ call_function(struct run *run, enum function_id id, const struct args *args)
 				 type_name(a[0]));
 		return py_strftime(run, value_slice(a[0]));
 	default:
-		run_fail(run, "lipsum() makes random text: no engine's prompt can be foreseen");
+		run_fail(run, "unsupported: lipsum() makes random text");
 	}
 }
 
@@ -450,7 +450,7 @@ number_method(struct run *run, struct value self, unsigned id, const struct args
 		return self;
 	if (id == METHOD_is_integer)
 		return value_bool(__builtin_isfinite(self.f) && self.f == __builtin_trunc(self.f));
-	run_fail(run, "the method %s.%s is not supported", type_name(self), method_name(id));
+	run_fail(run, "unsupported: the method %s.%s", type_name(self), method_name(id));
 }
 
 struct value

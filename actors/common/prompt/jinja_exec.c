@@ -91,14 +91,15 @@ rounds(struct run *run, struct frame *frame, const struct node *node, struct loo
 		frame->slot[body->loop_slot] = (struct value){.kind = VALUE_LOOP, .p = loop};
 	if (node->c)
 		enter(run, frame, &body->test_loads);
+	/* else is for loops of which no round reached its end: a Jinja2 trait */
 	while (loop_next(run, loop, &v)) {
 		run_steps(run, 1);
-		none = false;
 		assign(run, frame, node->a, v);
 		enter(run, frame, &body->loads);
 		flow = exec_list(run, frame, &node->list);
 		if (flow == FLOW_BREAK)
 			break;
+		none = none && flow == FLOW_CONTINUE;
 	}
 	if (!none || !body->els.n)
 		return FLOW_ON;

@@ -156,7 +156,7 @@ PLAIN(trim)
 PLAIN(refused)
 {
 	(void)in;
-	run_fail(run, "this filter is not supported");
+	run_fail(run, "unsupported: this filter");
 }
 
 static const struct filter_def filter[] = {

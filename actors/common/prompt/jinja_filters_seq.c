@@ -306,7 +306,7 @@ sort_items(struct run *run, const struct value_items *items, struct value attrib
 		size_t n = comma ? (size_t)(comma - rest.p) : rest.len;
 
 		if (s->keys == 16)
-			run_fail(run, "more than 16 attributes to sort by are not supported");
+			run_fail(run, "unsupported: more than 16 attributes to sort by");
 		part[s->keys] = path ? *path : (struct gen){.attribute = attribute};
 		if (!path && is_text(attribute))
 			part[s->keys].attribute = value_string(slice_of(rest.p, n));

@@ -190,8 +190,6 @@ FILTER(truncate)
 	struct value end = given(a[2]) ? a[2] : value_str("..."), cut;
 	struct slice s;
 
-	if (!is_text(in) || !is_text(end))
-		run_fail(run, "TypeError: truncate wants texts, not '%s'", type_name(in));
 	leeway = given(a[3]) && a[3].kind != VALUE_NONE ? arg_int(run, a[3]) : LEEWAY;
 	end_len = py_len(run, end);
 	if (length < end_len || leeway < 0)
@@ -199,6 +197,8 @@ FILTER(truncate)
 			 (long long)end_len, (long long)length);
 	if (py_len(run, in) <= length + leeway)
 		return in;
+	if (!is_text(in) || !is_text(end))
+		run_fail(run, "TypeError: truncate wants texts, not '%s'", type_name(in));
 	cut = item_slice(run, in, value_none(), value_int(length - end_len), value_none());
 	s = value_slice(cut);
 	if (!kill) {

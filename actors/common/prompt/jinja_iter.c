@@ -371,8 +371,7 @@ loop_raw(struct run *run, struct loop *loop, struct value *ret)
 				const struct node *name = target->list.node[i];
 
 				if (name->kind != N_NAME)
-					run_fail(run, "nested targets with a test are not "
-						      "supported");
+					run_fail(run, "unsupported: nested targets and a test");
 				loop->frame->slot[name->slot] = items.item[i];
 			}
 		}

@@ -88,7 +88,7 @@ out_number(struct run *run, const struct spec *s, bool negative, const char *pre
 		unsigned every = s->type && strchr("xXob", s->type) ? 4 : 3;
 
 		if (s->zero && !s->align)
-			run_fail(run, "zero padding with separators is not supported");
+			run_fail(run, "unsupported: zero padding with separators");
 		body = slice_of(grouped, group_digits(digits, len, s->group, every, grouped));
 	}
 	out_padded(run, s, slice_of(head, n), body, '>');
@@ -105,7 +105,7 @@ out_int(struct run *run, const struct spec *s, struct value v)
 	unsigned base = type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
 
 	if (v.kind == VALUE_BIG && (base != 10 || v.n >= sizeof(buf)))
-		run_fail(run, "integers beyond 64 bits are not formatted so");
+		run_fail(run, "unsupported: integers beyond 64 bits formatted so");
 	if (v.kind == VALUE_BIG) {
 		(void)snprintf(buf, sizeof(buf), "%.*s", (int)(v.n - negative), v.s + negative);
 		out_number(run, s, negative, prefix, buf);
@@ -146,7 +146,7 @@ out_float(struct run *run, const struct spec *s, double f)
 	int precision = s->precision < 0 ? 6 : (int)s->precision;
 
 	if (s->precision > DIGITS_MAX)
-		run_fail(run, "a precision of more than %d is not supported", DIGITS_MAX);
+		run_fail(run, "unsupported: a precision of more than %d", DIGITS_MAX);
 	f = fabs(f);
 	if (!isfinite(f)) {
 		bool upper = type && isupper((unsigned char)type);
@@ -345,7 +345,7 @@ percent_digits(struct run *run, struct spec *s, struct value v)
 	digits.s += negative;
 	digits.n -= negative;
 	if (s->precision > DIGITS_MAX || digits.n > DIGITS_MAX)
-		run_fail(run, "a precision of more than %d is not supported", DIGITS_MAX);
+		run_fail(run, "unsupported: a precision of more than %d", DIGITS_MAX);
 	pad(run, s->precision - digits.n, SLICE_LIT("0"));
 	out_slice(run, value_slice(digits));
 	digits = out_capture(run, mark, 0);

@@ -34,7 +34,7 @@ bad_operands(struct run *run, enum node_kind op, struct value a, struct value b)
 static _Noreturn void
 too_large(struct run *run)
 {
-	run_fail(run, "integers beyond 64 bits are not computed with");
+	run_fail(run, "unsupported: to compute with integers beyond 64 bits");
 }
 
 static bool
@@ -123,7 +123,7 @@ float_op(struct run *run, enum node_kind op, double a, double b)
 			run_fail(run, "ZeroDivisionError: zero to a negative power");
 		r = pow(a, b);
 		if (isnan(r) && !isnan(a) && !isnan(b))
-			run_fail(run, "complex numbers are not supported");
+			run_fail(run, "unsupported: complex numbers");
 		if (isinf(r) && !isinf(a) && !isinf(b))
 			run_fail(run, "OverflowError: (34, 'Numerical result out of range')");
 		return value_float(r);

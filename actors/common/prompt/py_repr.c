@@ -187,7 +187,7 @@ repr_object(struct run *run, struct value v)
 			       (long long)loop_attr(run, loop, SLICE_LIT("length")).i);
 		break;
 	default:
-		run_fail(run, "the text of a %s is its address: no engine's prompt can be foreseen",
+		run_fail(run, "unsupported: the text of a %s is its address",
 			 type_name(v));
 	}
 	add_str(run, buf);

@@ -813,7 +813,7 @@ str_method(struct run *run, struct value self, unsigned id, const struct args *a
 	case METHOD_encode:
 	case METHOD_maketrans:
 	case METHOD_translate:
-		run_fail(run, "the method str.%s is not supported", method_name(id));
+		run_fail(run, "unsupported: the method str.%s", method_name(id));
 	default:
 		return is_what(run, value_slice(self), id, args);
 	}
