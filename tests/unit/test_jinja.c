@@ -111,6 +111,18 @@ Test(jinja, a_loop_filter_sees_what_the_body_changes)
 	      "{% endfor %}", "{\"xs\": [1, 2, 3, 4]}", "1/2:1 2/2:3 ");
 }
 
+Test(jinja, an_index_may_be_a_slice_of_its_own)
+{
+	gives("{{ 'abcd'['xy'[0:1]] }}|{{ d['abc'[1:2]] }}", "{\"d\": {\"b\": 7}}", "|7");
+}
+
+Test(jinja, else_is_for_loops_of_which_no_round_reached_its_end)
+{
+	gives("{% for x in [1, 2] %}{% continue %}{% else %}none{% endfor %}", "{}", "none");
+	gives("{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{{ x }}{% else %}none"
+	      "{% endfor %}", "{}", "1");
+}
+
 Test(jinja, a_generator_is_walked_once)
 {
 	gives("{% set g = xs|select('odd') %}{{ g|list }}{{ g|list }}", "{\"xs\": [1, 2, 3]}",

@@ -359,7 +359,8 @@ bind_macro(struct run *run, const struct macro *macro, const struct args *args,
 	bool found_caller = body->explicit_caller && n == params;
 	struct value v;
 
-	memcpy(left, args->kw ? args->kw : left, n_left * sizeof(*left));
+	if (n_left)
+		memcpy(left, args->kw, n_left * sizeof(*left));
 	for (uint32_t i = 0; i < params; i++) {
 		const struct node *param = body->params.node[i];
 		struct value *slot = &frame->slot[param->slot];
@@ -389,7 +390,8 @@ bind_macro(struct run *run, const struct macro *macro, const struct args *args,
 			 left[0].name.p);
 	}
 	if (body->varargs)
-		frame->slot[body->varargs_slot] = value_tuple(args->pos + n, args->n - n);
+		frame->slot[body->varargs_slot] =
+			value_tuple(args->n > n ? args->pos + n : NULL, args->n - n);
 	else if (args->n > params)
 		run_fail(run, "TypeError: macro '%.*s' takes not more than %u argument(s)",
 			 (int)macro->name.len, macro->name.p, params);

@@ -350,6 +350,13 @@ parse_subscribed(struct compile *c)
 	return node;
 }
 
+/* A slice that is not yet of anything: not one that has been taken of a value. */
+static bool
+is_slice(const struct node *node)
+{
+	return node->kind == N_SLICE && !node->a;
+}
+
 static struct node *
 parse_subscript(struct compile *c, struct node *of)
 {
@@ -378,7 +385,7 @@ parse_subscript(struct compile *c, struct node *of)
 		node_push(c, &args, parse_subscribed(c));
 	}
 	parse_expect(c, T_RBRACKET);
-	if (args.n == 1 && args.node[0]->kind == N_SLICE) {
+	if (args.n == 1 && is_slice(args.node[0])) {
 		args.node[0]->a = of;
 		return args.node[0];
 	}
@@ -387,7 +394,7 @@ parse_subscript(struct compile *c, struct node *of)
 		return node;
 	}
 	for (uint32_t i = 0; i < args.n; i++)
-		if (args.node[i]->kind == N_SLICE)
+		if (is_slice(args.node[i]))
 			compile_fail(c, t->line, "slices of several dimensions");
 	node->b = parse_node(c, N_TUPLE, t->line);
 	node->b->list = args;

@@ -336,7 +336,8 @@ is_undefined(struct value v)
 static inline struct value
 value_tuple(const struct value *items, uint32_t n)
 {
-	return (struct value){.kind = VALUE_TUPLE, .n = n, .items = items};
+	return (struct value){.kind = VALUE_TUPLE, .n = n,
+			      .items = items ? items : value_nothing};
 }
 
 static inline struct value

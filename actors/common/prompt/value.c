@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <xxhash.h>
 
+const struct value value_nothing[1];
+
 bool
 value_push(struct bump *bump, struct value_items *items, struct value v)
 {

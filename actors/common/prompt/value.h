@@ -114,10 +114,12 @@ value_str(const char *s)
 	return value_string(slice_str(s));
 }
 
+extern const struct value value_nothing[1];     /* what an empty list points to */
+
 static inline struct value
 value_list(const struct value *items, uint32_t n)
 {
-	return (struct value){.kind = VALUE_LIST, .n = n, .items = items};
+	return (struct value){.kind = VALUE_LIST, .n = n, .items = items ? items : value_nothing};
 }
 
 static inline struct value
