@@ -12,6 +12,7 @@
 struct reader {
 	struct bump *bump;
 	const char *start, *p, *end;
+	char *own;                      /* where the next string with escapes goes, or NULL */
 	const char *why;
 	int code;
 	unsigned depth;
@@ -156,44 +157,78 @@ valid(struct reader *r, const char *from, const char *to, bool ascii)
 	       refuse(r, -EBADMSG, "a string that is no UTF-8");
 }
 
-/* The rest of a string with escapes, of which [from, r->p) is plain so far. */
+/* Plain characters from r->p on, copied to *o, which has 16 bytes more than it needs. */
+static void
+copy_plain(struct reader *r, char **o, bool *ascii)
+{
+	const char *p = r->p;
+	char *to = *o;
+#ifdef __SSE2__
+	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'),
+		      control = _mm_set1_epi8(0x1f);
+	unsigned above = 0;
+
+	for (; r->end - p >= 16; p += 16, to += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+		__m128i stop = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote),
+							 _mm_cmpeq_epi8(v, slash)),
+					    _mm_cmpeq_epi8(_mm_min_epu8(v, control), v));
+		unsigned high = (unsigned)_mm_movemask_epi8(v);
+		unsigned mask = (unsigned)_mm_movemask_epi8(stop);
+
+		_mm_storeu_si128((__m128i *)(void *)to, v);
+		if (mask) {
+			unsigned n = (unsigned)__builtin_ctz(mask);
+
+			above |= high & ((1u << n) - 1);
+			*ascii = *ascii && !above;
+			r->p = p + n;
+			*o = to + n;
+			return;
+		}
+		above |= high;
+	}
+	*ascii = *ascii && !above;
+#endif
+	for (; p < r->end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20; p++) {
+		*ascii = *ascii && (unsigned char)*p < 0x80;
+		*to++ = *p;
+	}
+	r->p = p;
+	*o = to;
+}
+
+/* The rest of a string with escapes, of which [from, r->p) is plain so far, and checked.  What it
+ * stands for is never longer than it is: all such strings of a document are written one behind the
+ * other into memory for the rest of it, taken once, so that their ends need not be sought first. */
 static bool
 escaped_string(struct reader *r, const char *from, struct value *ret)
 {
-	const char *close = r->p;
-	bool ascii;
-	char *own, *o;
+	const char *checked = r->p;
+	bool ascii = true;
+	char *o;
 
-	/* where it ends bounds what it takes */
-	for (;; close += 2) {
-		ascii = true;
-		close = plain_end(close, r->end, &ascii);
-		if (close >= r->end || *close != '\\' || r->end - close < 2)
-			break;
+	if (!r->own) {
+		r->own = bump_bytes(r->bump, (size_t)(r->end - from) + 16);
+		if (!r->own)
+			return no_memory(r);
 	}
-	own = o = bump_bytes(r->bump, (size_t)(close - from));
-	if (!own)
-		return no_memory(r);
+	o = r->own;
 	memcpy(o, from, (size_t)(r->p - from));
 	o += r->p - from;
 	while (r->p < r->end && *r->p == '\\') {
-		const char *plain;
-
 		if (!escape(r, &o))
 			return false;
-		plain = r->p;
-		ascii = true;
-		r->p = plain_end(plain, r->end, &ascii);
-		if (!valid(r, plain, r->p, ascii))
-			return false;
-		memcpy(o, plain, (size_t)(r->p - plain));
-		o += r->p - plain;
+		copy_plain(r, &o, &ascii);
 	}
+	if (!valid(r, checked, r->p, ascii))
+		return false;           /* escapes are ASCII: they part no character */
 	if (r->p >= r->end || *r->p != '"')
 		return refuse(r, -EBADMSG, r->p >= r->end ? "a string without end"
 							  : "a control character in a string");
 	r->p++;
-	*ret = value_string(slice_of(own, (size_t)(o - own)));
+	*ret = value_string(slice_of(r->own, (size_t)(o - r->own)));
+	r->own = o;
 	return true;
 }
 
