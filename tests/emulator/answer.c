@@ -150,7 +150,7 @@ add_words(struct text *text, const struct call *call, unsigned from, unsigned to
 	if (call->tool[0] != '\0' && from == 1)
 		text_lit(text, "{\\\"text\\\":\\\"");
 	for (unsigned i = from; i <= to; i++) {
-		tokenizer_word(call->text_seed, i, word);
+		words_write(call->text_seed, i, word);
 		text_add(text, word, 4);
 	}
 	if (call->tool[0] != '\0' && last)

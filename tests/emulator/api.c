@@ -8,6 +8,7 @@
 
 #include "proto/openai.h"
 #include "tests/emulator/ids.h"
+#include "tests/emulator/native.h"
 
 static void *
 must(void *p)
@@ -172,6 +173,11 @@ api_open(const struct emulator *emu)
 
 /* ---- requests ---- */
 
+struct arrived {                                /* what a model's own tokens are made of */
+	enum openai_route route;
+	struct slice body;
+};
+
 bool
 api_model_known(const struct emulator *emu, const char *model)
 {
@@ -229,24 +235,26 @@ get_ids(const json_t *list, unsigned *ret_tokens)
 
 /* The prompt of a request in either form as tokens.  NULL, and why. */
 static uint32_t *
-get_prompt(const struct emulator *emu, const json_t *req, enum call_form form,
-	   unsigned *ret_tokens, const char **why)
+get_prompt(const struct emulator *emu, const json_t *req, const struct arrived *arrived,
+	   enum call_form form, unsigned *ret_tokens, const char **why)
 {
 	const json_t *prompt = json_object_get(req, "prompt");
 	const json_t *gen = json_object_get(req, "add_generation_prompt");
 	uint32_t *token;
 
+	if (emu->native != NULL)
+		return native_tokens(emu->native, arrived->route, arrived->body, ret_tokens, why);
 	if (form != FORM_COMPLETION) {
 		json_t *said = form == FORM_CHAT ? json_incref(json_object_get(req, "messages"))
 						 : routes_messages(req, form);
 		size_t len;
-		char *text = tokenizer_chat(said, json_object_get(req, "tools"),
+		char *text = words_chat(said, json_object_get(req, "tools"),
 					    !json_is_false(gen), &len, why);
 
 		json_decref(said);
 		if (text == NULL)
 			return NULL;
-		token = tokenizer_encode(emu->tokenizer, text, len, ret_tokens);
+		token = words_encode(emu->words, text, len, ret_tokens);
 		free(text);
 		return token;
 	}
@@ -254,7 +262,7 @@ get_prompt(const struct emulator *emu, const json_t *req, enum call_form form,
 	    !json_is_integer(json_array_get(prompt, 0)))
 		prompt = json_array_get(prompt, 0); /* a list of one prompt */
 	if (json_is_string(prompt))
-		return tokenizer_encode(emu->tokenizer, json_string_value(prompt),
+		return words_encode(emu->words, json_string_value(prompt),
 					json_string_length(prompt), ret_tokens);
 	if (json_is_array(prompt)) {
 		token = get_ids(prompt, ret_tokens);
@@ -267,15 +275,16 @@ get_prompt(const struct emulator *emu, const json_t *req, enum call_form form,
 }
 
 static void
-tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req)
+tokenize(struct emulator *emu, struct http_conn *conn, const json_t *req,
+	 const struct arrived *arrived)
 {
 	struct text text = {0};
 	const char *why = NULL;
 	struct call *call;
 	unsigned n = 0;
-	uint32_t *token = get_prompt(emu, req, json_object_get(req, "messages") != NULL ? FORM_CHAT
-										: FORM_COMPLETION,
-				     &n, &why);
+	enum call_form form = json_object_get(req, "messages") != NULL ? FORM_CHAT
+								       : FORM_COMPLETION;
+	uint32_t *token = get_prompt(emu, req, arrived, form, &n, &why);
 	char *p;
 
 	if (token == NULL) {
@@ -464,7 +473,8 @@ get_rank(struct emulator *emu, const struct http1_request *http)
  * known already; it is taken over. */
 static void
 generate(struct emulator *emu, struct http_conn *conn, const struct http1_request *http,
-	 const json_t *req, uint32_t *token, unsigned tokens, enum call_form form)
+	 const json_t *req, const struct arrived *arrived, uint32_t *token, unsigned tokens,
+	 enum call_form form)
 {
 	const char *previous = json_string_value(json_object_get(req, "previous_response_id"));
 	const json_t *options = json_object_get(req, "stream_options");
@@ -497,7 +507,7 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 		return;
 	}
 	if (token == NULL)
-		token = get_prompt(emu, req, form, &tokens, &why);
+		token = get_prompt(emu, req, arrived, form, &tokens, &why);
 	if (token == NULL || tokens == 0) {
 		free(token);
 		bad_request(emu, conn, why != NULL ? why : "the prompt is empty");
@@ -564,12 +574,13 @@ generate(struct emulator *emu, struct http_conn *conn, const struct http1_reques
 }
 
 static void
-count_tokens(struct emulator *emu, struct http_conn *conn, const json_t *req)
+count_tokens(struct emulator *emu, struct http_conn *conn, const json_t *req,
+	     const struct arrived *arrived)
 {
 	const char *why = NULL;
 	char body[64];
 	unsigned n = 0;
-	uint32_t *token = get_prompt(emu, req, FORM_MESSAGES, &n, &why);
+	uint32_t *token = get_prompt(emu, req, arrived, FORM_MESSAGES, &n, &why);
 
 	if (token == NULL) {
 		bad_request(emu, conn, why);
@@ -600,17 +611,18 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 	    const char *body, size_t len_bytes)
 {
 	enum openai_route route = openai_route(http->method, http->path);
+	struct arrived arrived = {route, slice_of(body, len_bytes)};
 	json_error_t error;
 	char *rest = NULL; /* the body without a long list of ids */
 	size_t rest_len = 0;
 	unsigned tokens = 0;
 	uint32_t *token = !slice_eq_str(http->path, "/v1/completions") ? NULL
 			  : ids_take(body, len_bytes, &tokens, &rest, &rest_len);
-	json_t *req = token != NULL ? json_loadb(rest, rest_len, 0, &error)
-				    : json_loadb(body, len_bytes, 0, &error);
+	json_t *req = token != NULL ? json_loadb(rest, rest_len, JSON_ALLOW_NUL, &error)
+				    : json_loadb(body, len_bytes, JSON_ALLOW_NUL, &error);
 	const json_t *model = json_object_get(req, "model");
 
-	if (route == OPENAI_TOKENIZE && !emu->gen.tokenize) {
+	if (route == OPENAI_TOKENIZE && (!emu->gen.tokenize || !emu->opt.tokenize)) {
 		api_error(emu, conn, 404, "Not Found", NULL, "Not Found");
 	} else if (!json_is_object(req)) {
 		char message[256];
@@ -628,11 +640,11 @@ api_request(struct emulator *emu, struct http_conn *conn, const struct http1_req
 		emu->failed++;
 		api_error(emu, conn, 404, "NotFoundError", "model", message);
 	} else if (route == OPENAI_TOKENIZE) {
-		tokenize(emu, conn, req);
+		tokenize(emu, conn, req, &arrived);
 	} else if (route == OPENAI_COUNT_TOKENS) {
-		count_tokens(emu, conn, req);
+		count_tokens(emu, conn, req, &arrived);
 	} else if (route != OPENAI_RESPONSES || responses_known(emu, conn, req)) {
-		generate(emu, conn, http, req, token, tokens, form_of(route));
+		generate(emu, conn, http, req, &arrived, token, tokens, form_of(route));
 		token = NULL;
 	}
 	free(token);

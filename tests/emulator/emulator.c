@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/emulator/kv_encode.h"
+#include "tests/emulator/native.h"
 
 #define STEPS_PER_TURN 256 /* engine steps between two looks at the sockets */
 #define EVENTS_PER_TURN 256
@@ -624,7 +625,13 @@ main(int argc, char **argv)
 		options_free(&emu.opt);
 		return r < 0 ? 2 : 0;
 	}
-	tokenizer_by_name(emu.opt.tokenizer, &emu.tokenizer);
+	words_by_name(emu.opt.tokenizer, &emu.words);
+	if (emu.opt.model_dir[0] != '\0' &&
+	    native_open(emu.opt.model_dir, emu.opt.max_model_len, &emu.native, text) < 0) {
+		fprintf(stderr, "pointsman-emulator: %s\n", text);
+		options_free(&emu.opt);
+		return 2;
+	}
 	options_fail_kind(&emu.opt, &emu.fail_kind);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
@@ -639,6 +646,7 @@ main(int argc, char **argv)
 	if (r < 0)
 		fprintf(stderr, "pointsman-emulator: %s\n", why);
 	close_parts(&emu, &watch);
+	native_close(&emu.native);
 	options_free(&emu.opt);
 	return r < 0 ? 1 : 0;
 }

@@ -19,11 +19,12 @@
 #include "tests/emulator/http_server.h"
 #include "tests/emulator/options.h"
 #include "tests/emulator/publisher.h"
-#include "tests/emulator/tokenizer.h"
+#include "tests/emulator/words.h"
 #include "tests/emulator/worker.h"
 
 struct call;
 struct kept_response;
+struct native;
 
 /* A set of request ids seen, for counting those that came twice.  Grows; ids are kept as hashes. */
 struct id_set {
@@ -55,7 +56,8 @@ struct emulator {
 	unsigned metrics_version;  /* whose names the page has */
 	struct worker_config cfg;
 	struct kv_group_names group[1 + ENGINE_GROUPS_MAX];
-	enum tokenizer tokenizer;
+	enum words words;
+	struct native *native;          /* owned; NULL: words */
 	enum fail_kind fail_kind;
 	struct rank *rank;
 	unsigned ranks;

@@ -9,7 +9,7 @@
 
 #include "tests/emulator/flags.h"
 #include "tests/emulator/profile.h"
-#include "tests/emulator/tokenizer.h"
+#include "tests/emulator/words.h"
 
 #define ROW(flag, type, field, value, live, doc) \
 	{flag, FLAG_##type, offsetof(struct options, field), value, live, doc}
@@ -35,7 +35,10 @@ static const struct flag_row rows[] = {
 	ROW("enable-prompt-tokens-details", BOOL, prompt_tokens_details, "1", FIXED,
 	    "usage says cached_tokens"),
 	ROW("max-model-len", UINT, max_model_len, "32768", FIXED, "tokens of prompt and output"),
-	ROW("tokenizer", STR, tokenizer, "bytes4", FIXED, "bytes4 | ids"),
+	ROW("tokenizer", STR, tokenizer, "bytes4", FIXED, "bytes4 | ids: without a model"),
+	ROW("model-dir", STR, model_dir, "", FIXED,
+	    "a model's folder: its own tokens and template instead"),
+	ROW("tokenize", BOOL, tokenize, "1", LIVE, "0: /tokenize is not there (404)"),
 	ROW("time-scale", REAL, time_scale, "1", FIXED, "virtual seconds per wall second"),
 	ROW("keep-alive", REAL, keep_alive_s, "5", FIXED, "wall seconds to keep idle connections"),
 	ROW("stream-interval", UINT, stream_interval, "1", LIVE,
@@ -157,7 +160,7 @@ check(const struct options *opt, char why[static 256])
 	struct generation generation;
 	unsigned version;
 	enum fail_kind kind;
-	enum tokenizer tokenizer;
+	enum words words;
 
 	if (flags_one_of("scheduling-policy", opt->scheduling_policy, policy, why) < 0 ||
 	    flags_one_of("kv-format", opt->kv_format, format, why) < 0 ||
@@ -172,7 +175,7 @@ check(const struct options *opt, char why[static 256])
 	if (options_fail_kind(opt, &kind) < 0)
 		snprintf(why, 256, "--fail-kind: '%.80s' is not a choice; see --help",
 			 opt->fail_kind);
-	else if (tokenizer_by_name(opt->tokenizer, &tokenizer) < 0)
+	else if (words_by_name(opt->tokenizer, &words) < 0)
 		snprintf(why, 256, "--tokenizer: '%.80s' is not bytes4 or ids", opt->tokenizer);
 	else if (opt->time_scale <= 0)
 		snprintf(why, 256, "--time-scale must be above 0");

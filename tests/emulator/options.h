@@ -29,11 +29,11 @@ struct options {
 	/* what is emulated */
 	char *engine, *version, *frontend;
 	/* serving */
-	char *host, *model, *served_model_name, *lora, *tokenizer;
+	char *host, *model, *served_model_name, *lora, *tokenizer, *model_dir;
 	unsigned port, ready_fd, max_model_len;
 	double time_scale, keep_alive_s, mean_output;
 	unsigned stream_interval, seed;
-	bool debug_headers, tokenize_delay, prompt_tokens_details;
+	bool debug_headers, tokenize, tokenize_delay, prompt_tokens_details;
 	unsigned data_parallel_size, data_parallel_rank;
 	char *request_log;
 	/* engine */

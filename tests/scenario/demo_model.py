@@ -1,6 +1,7 @@
 """The demo model's files are what its script makes; Hugging Face and jinja2 make of it what is recorded.
-Usage: demo_model.py files|peers"""
-import filecmp, importlib, json, pathlib, subprocess, sys, tempfile
+An emulated engine of its folder makes those tokens of prompts and conversations, and counts them.
+Usage: demo_model.py files|peers|engine"""
+import filecmp, importlib, json, os, pathlib, subprocess, sys, tempfile, urllib.error, urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "etc/models/demo"
@@ -33,4 +34,45 @@ def peers():
     print(f"{len(rows)} strings, {len(record.CASES)} conversations")
 
 
-{"files": files, "peers": peers}[sys.argv[1]]()
+def engine():
+    binary = pathlib.Path(os.environ.get("PM_BIN", ROOT / "build/release/bin")) / "pointsman-emulator"
+    emulator = subprocess.Popen([binary, "--port", "0", "--model", "m", "--model-dir", MODEL, "--profile", "zero",
+                                 "--enable-kv-events", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        port = dict(w.split("=", 1) for w in emulator.stdout.readline().split()[1:])["port"]
+
+        def ask(path, **body):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps({"model": "m", **body}).encode())
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return answer.status, json.load(answer)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+        for row in json.loads((DATA / "tokens.json").read_text()):
+            if not row["text"]:
+                continue        # an engine refuses an empty prompt
+            status, got = ask("/tokenize", prompt=row["text"])
+            assert status == 200 and got["tokens"] == row["ids"], (row, got)
+        same = 0        # requests that vLLM gives to the template as they are
+        for case in json.loads((DATA / "renders.json").read_text()):
+            context = dict(case["context"])
+            if case["case"] not in ("one question", "no new turn", "system turn first", "without thought", "control text in content"):
+                continue
+            kwargs = {"enable_thinking": context.pop("enable_thinking")} if "enable_thinking" in context else {}
+            status, chat = ask("/tokenize", **context, chat_template_kwargs=kwargs)
+            _, text = ask("/tokenize", prompt=case["rendered"])
+            assert status == 200 and chat["tokens"] == text["tokens"], (case, chat, text)
+            _, said = ask("/v1/chat/completions", **context, chat_template_kwargs=kwargs, max_tokens=1)
+            assert said["usage"]["prompt_tokens"] == len(chat["tokens"]), (case, said)
+            same += 1
+        assert same == 5
+        status, got = ask("/v1/chat/completions", messages=[{"role": "critic", "content": "No."}])
+        assert status == 400 and "no such role: critic" in got["error"]["message"], got
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/emu/config", b'{"tokenize":0}').close()
+        assert ask("/tokenize", prompt="x")[0] == 404
+    finally:
+        emulator.terminate()
+        emulator.wait()
+
+
+{"files": files, "peers": peers, "engine": engine}[sys.argv[1]]()

@@ -10,7 +10,7 @@
 #include "tests/emulator/kv_encode.h"
 #include "tests/emulator/options.h"
 #include "tests/emulator/spoil.h"
-#include "tests/emulator/tokenizer.h"
+#include "tests/emulator/words.h"
 
 static const uint32_t sample[32] = {151644, 8948,   198, 2610,   525, 264,    10950, 17847,
 				    13,     151645, 198, 151644, 872, 198,    9064,  374,
@@ -337,8 +337,8 @@ Test(emulator_wire, each_version_has_the_row_that_holds_for_it)
 Test(emulator_wire, four_bytes_are_one_token_and_a_common_prefix_stays_common)
 {
 	unsigned n, m;
-	uint32_t *a = tokenizer_encode(TOKENIZER_BYTES4, "abcdefghij", 10, &n);
-	uint32_t *b = tokenizer_encode(TOKENIZER_BYTES4, "abcdefghXY", 10, &m);
+	uint32_t *a = words_encode(WORDS_BYTES4, "abcdefghij", 10, &n);
+	uint32_t *b = words_encode(WORDS_BYTES4, "abcdefghXY", 10, &m);
 
 	cr_assert_eq(n, 3);
 	cr_assert_eq(m, 3);
@@ -348,7 +348,7 @@ Test(emulator_wire, four_bytes_are_one_token_and_a_common_prefix_stays_common)
 	cr_assert_eq(a[2], 0x6a69u);
 	free(a);
 	free(b);
-	a = tokenizer_encode(TOKENIZER_BYTES4, "\xff\xff\xff\xff", 4, &n);
+	a = words_encode(WORDS_BYTES4, "\xff\xff\xff\xff", 4, &n);
 	cr_assert_eq(a[0], 0x7fffffffu);
 	free(a);
 }
@@ -356,7 +356,7 @@ Test(emulator_wire, four_bytes_are_one_token_and_a_common_prefix_stays_common)
 Test(emulator_wire, id_words_are_those_ids)
 {
 	unsigned n;
-	uint32_t *a = tokenizer_encode(TOKENIZER_IDS, " 17\n2147483647 word 17", 22, &n);
+	uint32_t *a = words_encode(WORDS_IDS, " 17\n2147483647 word 17", 22, &n);
 
 	cr_assert_eq(n, 4);
 	cr_assert_eq(a[0], 17);
@@ -372,18 +372,18 @@ Test(emulator_wire, the_chat_template_is_what_its_header_says)
 				     "text", "text", "one", "type", "text", "text", "two");
 	const char *why = NULL;
 	size_t len;
-	char *text = tokenizer_chat(messages, NULL, 1, &len, &why);
+	char *text = words_chat(messages, NULL, 1, &len, &why);
 
 	cr_assert_str_eq(text, "<|system|>\nbe brief\n<|user|>\none\ntwo\n<|assistant|>\n");
 	cr_assert_eq(len, strlen(text));
 	free(text);
-	text = tokenizer_chat(messages, NULL, 0, &len, &why);
+	text = words_chat(messages, NULL, 0, &len, &why);
 	cr_assert_str_eq(text, "<|system|>\nbe brief\n<|user|>\none\ntwo\n");
 	free(text);
 	json_decref(messages);
 
 	messages = json_pack("[{s:s}]", "content", "no role");
-	cr_assert_null(tokenizer_chat(messages, NULL, 1, &len, &why));
+	cr_assert_null(words_chat(messages, NULL, 1, &len, &why));
 	cr_assert_str_eq(why, "each message needs a role");
 	json_decref(messages);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/emulator/tokenizer.h"
+#include "tests/emulator/words.h"
 #include "tests/load/report.h"
 #include "tests/load/workload.h"
 
@@ -36,8 +36,8 @@ chat_tokens(const json_t *body, unsigned *n)
 {
 	const char *why;
 	size_t len;
-	char *text = tokenizer_chat(json_object_get(body, "messages"), NULL, 1, &len, &why);
-	uint32_t *token = tokenizer_encode(TOKENIZER_BYTES4, text, len, n);
+	char *text = words_chat(json_object_get(body, "messages"), NULL, 1, &len, &why);
+	uint32_t *token = words_encode(WORDS_BYTES4, text, len, n);
 
 	free(text);
 	return token;

@@ -1,4 +1,4 @@
-/* tests/emulator/tokenizer.h -- text to token ids without a vocabulary, and the chat template.
+/* tests/emulator/words.h -- text to token ids without a vocabulary, and the chat template.
  *
  * Meaning    bytes4: every 4 bytes of the text are one token, its id the bytes as a little-endian
  *            number with the top bit cleared; the last token is padded with zero bytes.  So texts
@@ -18,18 +18,18 @@
 
 #include <jansson.h>
 
-enum tokenizer {
-	TOKENIZER_BYTES4,
-	TOKENIZER_IDS,
+enum words {
+	WORDS_BYTES4,
+	WORDS_IDS,
 };
 
-int tokenizer_by_name(const char *name, enum tokenizer *ret_tokenizer);
+int words_by_name(const char *name, enum words *ret_words);
 	/* 0 or -EINVAL. */
-uint32_t *tokenizer_encode(enum tokenizer, const char *text, size_t len_bytes,
+uint32_t *words_encode(enum words, const char *text, size_t len_bytes,
 			   unsigned *ret_tokens);
 	/* Never NULL; *ret_tokens is 0 for an empty text. */
-char *tokenizer_chat(const json_t *messages, const json_t *tools, int add_generation_prompt,
+char *words_chat(const json_t *messages, const json_t *tools, int add_generation_prompt,
 		     size_t *ret_len_bytes, const char **why);
 	/* The prompt text of a chat.  NULL: messages are not what the API asks for, and why. */
-void tokenizer_word(uint64_t seed, unsigned n, char out[static 5]);
+void words_write(uint64_t seed, unsigned n, char out[static 5]);
 	/* The text of the n-th generated token: four bytes, a blank and three letters. */

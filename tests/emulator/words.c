@@ -1,5 +1,5 @@
-/* tests/emulator/tokenizer.c -- see tokenizer.h. */
-#include "tests/emulator/tokenizer.h"
+/* tests/emulator/words.c -- see words.h. */
+#include "tests/emulator/words.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void *
 must(void *p)
 {
 	if (p == NULL) {
-		fputs("tokenizer: out of memory\n", stderr);
+		fputs("words: out of memory\n", stderr);
 		abort();
 	}
 	return p;
@@ -41,12 +41,12 @@ text_str(struct text *text, const char *s)
 }
 
 int
-tokenizer_by_name(const char *name, enum tokenizer *ret_tokenizer)
+words_by_name(const char *name, enum words *ret_words)
 {
 	if (strcmp(name, "bytes4") == 0)
-		*ret_tokenizer = TOKENIZER_BYTES4;
+		*ret_words = WORDS_BYTES4;
 	else if (strcmp(name, "ids") == 0)
-		*ret_tokenizer = TOKENIZER_IDS;
+		*ret_words = WORDS_IDS;
 	else
 		return -EINVAL;
 	return 0;
@@ -74,13 +74,13 @@ blank(char c)
 }
 
 uint32_t *
-tokenizer_encode(enum tokenizer tokenizer, const char *text, size_t len_bytes, unsigned *ret_tokens)
+words_encode(enum words words, const char *text, size_t len_bytes, unsigned *ret_tokens)
 {
 	uint32_t *token = must(malloc((len_bytes + 4) * sizeof *token /
-				      (tokenizer == TOKENIZER_BYTES4 ? 4 : 1) + sizeof *token));
+				      (words == WORDS_BYTES4 ? 4 : 1) + sizeof *token));
 	unsigned n = 0;
 
-	if (tokenizer == TOKENIZER_BYTES4) {
+	if (words == WORDS_BYTES4) {
 		for (size_t i = 0; i < len_bytes; i += 4) {
 			uint8_t b[4] = {0};
 
@@ -135,7 +135,7 @@ add_content(struct text *text, const json_t *content, const char **why)
 }
 
 char *
-tokenizer_chat(const json_t *messages, const json_t *tools, int add_generation_prompt,
+words_chat(const json_t *messages, const json_t *tools, int add_generation_prompt,
 	       size_t *ret_len_bytes, const char **why)
 {
 	struct text text = {0};
@@ -186,7 +186,7 @@ tokenizer_chat(const json_t *messages, const json_t *tools, int add_generation_p
 }
 
 void
-tokenizer_word(uint64_t seed, unsigned n, char out[static 5])
+words_write(uint64_t seed, unsigned n, char out[static 5])
 {
 	uint64_t z = seed + (uint64_t)n * 0x9e3779b97f4a7c15u;
 
