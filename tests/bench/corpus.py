@@ -226,9 +226,9 @@ def write_chats(folder, scale):
     large model), turn-1.json ..: each goes on from it by an answer and a
     question, 200 tokens.  cold-0.json ..: 62 kB that nobody has seen."""
     writer = Writer(20)
-    talk = conversation(writer, 31, 26000)
-    (folder / "talk.json").write_text(json.dumps({"messages": talk, "tools": None, "add_generation_prompt": True}))
-    (folder / "talk_tools.json").write_text(json.dumps({"messages": talk, "tools": FUNCTIONS, "add_generation_prompt": True}))
+    talk = {"messages": conversation(writer, 31, 26000), "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "talk.json").write_text(json.dumps({**talk, "tools": None}))
+    (folder / "talk_tools.json").write_text(json.dumps({**talk, "tools": FUNCTIONS}))
     long = conversation(writer, 250, int(400000 * scale))
     for i in range(10):
         tail = [{"role": role, "content": writer.text(writer.english, 400)[:400]} for role in ("assistant", "user")] if i else []
