@@ -29,6 +29,7 @@ struct replay {
 	bool forgotten;            /* the engine does not keep all that was asked for */
 	bool answered;             /* anything since it began */
 	unsigned asks;             /* since the last progress */
+	uint64_t brought;          /* batches since it began */
 	mono_ns began, heard;
 	bool has_held;
 	uint64_t held_seq;
@@ -39,6 +40,8 @@ struct replay {
 	bool looked;               /* and would bring nothing: it has said nothing yet */
 	bool absent;               /* it was silent when nothing had come from there yet */
 	mono_ns live;              /* when the last live batch came; 0: looked already, or none */
+	bool heard_live;           /* in this life; before that the live wire may lead nowhere */
+	bool told;                 /* that it does */
 	mono_ns probe_after;
 };
 
@@ -142,6 +145,20 @@ stop(struct replay *r)
 	r->mode = IDLE;
 }
 
+/* Batches that the live wire did not bring.  More may be on their way past it. */
+static void
+brought_alone(struct replay *r, mono_ns now)
+{
+	r->live = now;
+	if (r->heard_live || r->told)
+		return;
+	r->told = true;
+	log_warn("events row=%u endpoint=%s: the engine says by replay what never came on its live "
+		 "endpoint; asked every %llu s (vLLM binds an endpoint with * in it, as "
+		 "tcp://*:5557, and connects to any other)",
+		 r->row, r->endpoint, (unsigned long long)(REPLAY_PROBE_NS / 1000000000));
+}
+
 static void
 finish(struct replay *r, enum cache_reason failed, mono_ns now)
 {
@@ -162,7 +179,10 @@ finish(struct replay *r, enum cache_reason failed, mono_ns now)
 	if (mode == WHOLE && failed == REASON_NONE) {
 		r->in_vain = at.state == CACHE_GAP;
 		r->looked = !at.started;
+		r->probe_after = now + REPLAY_QUIET_NS;
 	}
+	if (mode == PROBE && r->brought > 0)
+		brought_alone(r, now);
 	if (mode != PROBE || failed != REASON_NONE || r->forgotten)
 		log_info("replay row=%u endpoint=%s: %s, applied to seq=%lld, state %s", r->row,
 			 r->endpoint,
@@ -203,6 +223,7 @@ begin(struct replay *r, enum mode mode, mono_ns now)
 		return false;
 	r->want = mode == WHOLE ? 0 : at.last + 1;
 	r->asks = 0;
+	r->brought = 0;
 	r->forgotten = r->answered = r->begins_at_set = false;
 	r->life = at.life;
 	r->began = now;
@@ -248,7 +269,7 @@ follow_life(struct replay *r, const struct apply_place *at)
 	if (at->life == r->life)
 		return;
 	r->life = at->life;
-	r->in_vain = r->looked = r->absent = false;
+	r->in_vain = r->looked = r->absent = r->heard_live = r->told = false;
 	r->not_before = 0;
 }
 
@@ -260,6 +281,7 @@ replay_live(struct replay *r, uint64_t seq, zmq_msg_t *payload, mono_ns now)
 	bool doubtful;
 
 	r->live = now;
+	r->heard_live = true;
 	if (apply_offer(a, r->row, seq, zmq_msg_data(payload), zmq_msg_size(payload)))
 		return;
 	if (r->mode == PROBE) {         /* what is under way will bring it */
@@ -286,6 +308,7 @@ take(struct replay *r, uint64_t seq, const struct kv_slice *payload, enum cache_
 	apply_replayed(r->all->apply, r->row, seq, payload->p, payload->n, hole);
 	r->want = seq + 1;
 	r->asks = 0;
+	r->brought++;
 	r->first = r->begins_at_set = false;
 }
 
@@ -446,8 +469,9 @@ tick_idle(struct replay *r, mono_ns now)
 	if (at.started ? at.state == CACHE_GAP && !r->in_vain : !r->looked) {
 		if (begin(r, WHOLE, now))
 			apply_replay_begin(r->all->apply, r->row, false);
-	} else if (at.state == CACHE_EXACT && r->live != 0 && now >= r->live + REPLAY_QUIET_NS &&
-		   now >= r->probe_after) {
+	} else if (at.state == CACHE_EXACT && now >= r->probe_after &&
+		   (r->live != 0 ? now >= r->live + REPLAY_QUIET_NS
+				 : at.started && !r->heard_live)) {
 		r->live = 0;
 		r->probe_after = now + REPLAY_PROBE_NS;
 		begin(r, PROBE, now);

@@ -13,7 +13,10 @@
  *                   the row exact; where the engine has forgotten its beginning, what it still
  *                   keeps is applied, the row stays a gap, and is not asked so again in that life.
  *            PROBE  REPLAY_QUIET_NS after the last live batch, once: a batch lost at the end of a
- *                   burst shows only there.  The live wire goes on.
+ *                   burst shows only there.  The live wire goes on.  Again, every REPLAY_PROBE_NS,
+ *                   while it brings what the live wire did not, and while that has brought nothing
+ *                   in this life: its subscription may be late, or it may lead nowhere (an engine
+ *                   that connects its publisher instead of binding it), which is told once.
  * Ends       the batch that was waited for; else an answer that is the end marker alone (behind
  *            batches it does not say whether the last was lost).  Silence of
  *            REPLAY_SILENCE_NS, a hole, a marker too early: asked again, REPLAY_ASKS times without

@@ -1,10 +1,11 @@
 /* metrics.c -- how each worker does: its readings, its health, and what it taught us of its speed.
  *
- * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients
+ * Owns    lines 1 - 4 of the worker table: readings, health, predictor coefficients; what is proven
+ *         of our tokens (shm/trust.h)
  * Hears   /metrics /health  workers      by one zactor (prober.h), every scrape interval
  *         /v1/models /is_sleeping /is_paused     now and then
+ *         /version /tokenize             once in an engine's life
  *         outcomes          ingress      read from their journals
- *         verify            policy       our tokens against the engine's
  *         segment gone rows_changed      supervisor
  * Says    engine_start      kvevents     an engine's process start time moved: its cache is empty
  *         engine_asleep     kvevents     and so it is when the engine sleeps
@@ -21,16 +22,9 @@
 #include "actors/metrics/prober.h"
 #include "actors/metrics/tail.h"
 #include "actors/metrics/targets.h"
+#include "actors/metrics/verifier.h"
 
 #define TICK_MS 20u        /* outcomes are learned, probes sent within this */
-#define NOTES 64u          /* messages a turn */
-#define MODELS 64u         /* whose tokens are compared */
-#define DISAGREE_EACH 100u /* one log line per so many */
-
-struct verified { /* our token counts of one model against the engine's */
-	char model[ROW_URL_MAX];
-	uint64_t agree, disagree, told;
-};
 
 struct metrics {
 	unsigned magic;
@@ -42,12 +36,10 @@ struct metrics {
 	struct rows rows;          /* owned; lines 1 - 4 ours */
 	struct targets *targets;   /* owned */
 	struct tail *tail;         /* owned */
+	struct verifier *verifier; /* owned */
 	struct prober *prober;     /* owned */
-	zsock_t *notes;            /* owned; PULL */
 	zsock_t *kvevents;         /* owned; PUSH */
-	mono_ns next_run;
-	struct verified verified[MODELS];
-	unsigned n_verified;
+	mono_ns next_run, next_proof;
 };
 
 /* ---- workers ---- */
@@ -91,8 +83,14 @@ on_probe(struct pm_actor *actor, void *arg)
 	struct probe *p;
 
 	(void)actor;
-	while ((p = prober_collect(me->prober)) != NULL)
-		targets_result(me->targets, p);
+	while ((p = prober_collect(me->prober)) != NULL) {
+		if (p->kind < PROBE_KINDS) {
+			targets_result(me->targets, p);
+			continue;
+		}
+		verifier_result(me->verifier, p);
+		me->next_proof = 0;             /* the next probe may be due */
+	}
 }
 
 static void
@@ -103,58 +101,19 @@ look_again(struct metrics *me)
 	if (r < 0)
 		log_error("workers not taken over: %s; the old ones are probed on", strerror(-r));
 	tail_rows(me->tail, me->manifest);
-	me->next_run = 0;
-}
-
-/* ---- verify ---- */
-
-static void
-on_verify(struct metrics *me, const struct msg_verify *m)
-{
-	struct verified *v = NULL;
-	char quoted[ROW_URL_MAX];
-
-	if (m->model.len >= sizeof v->model)
-		return;
-	for (unsigned i = 0; i < me->n_verified && !v; i++)
-		if (slice_eq_str(m->model, me->verified[i].model))
-			v = &me->verified[i];
-	if (!v && me->n_verified < MODELS) {
-		v = &me->verified[me->n_verified++];
-		memcpy(v->model, m->model.p, m->model.len);
-	}
-	if (!v)
-		return;
-	v->agree += m->agree;
-	v->disagree += m->disagree;
-	if (m->disagree > 0 && v->disagree >= v->told) {
-		v->told = v->disagree + DISAGREE_EACH;
-		log_warn("tokens of model %s: ours and the engine's agree=%llu disagree=%llu; "
-			 "prefixes may not match",
-			 log_quote(quoted, sizeof quoted, v->model, (unsigned)strlen(v->model)),
-			 (unsigned long long)v->agree, (unsigned long long)v->disagree);
-	}
+	r = verifier_set(me->verifier, me->manifest, me->generation, &me->trust);
+	if (r < 0)
+		log_error("workers' tokens: %s; the old ones are verified on", strerror(-r));
+	me->next_run = me->next_proof = 0;
 }
 
 static void
-on_notes(struct pm_actor *actor, void *arg)
+on_outcome(void *arg, const struct journal_record *head, const struct journal_outcome *o,
+	   mono_ns now)
 {
 	struct metrics *me = arg;
-	char frame[1024];
 
-	(void)actor;
-	for (unsigned i = 0; i < NOTES; i++) {
-		struct msg m;
-		int n = zmq_recv(zsock_resolve(me->notes), frame, sizeof frame, ZMQ_DONTWAIT);
-
-		if (n < 0)
-			break;
-		if ((size_t)n > sizeof frame || msg_unpack(frame, (size_t)n, &m) < 0 ||
-		    m.id != MSG_verify)
-			count_add(&me->actor->process, COUNTER_messages_unknown, 1);
-		else
-			on_verify(me, &m.u.verify);
-	}
+	verifier_outcome(me->verifier, head, o, now);
 }
 
 /* ---- hearing the supervisor ---- */
@@ -211,6 +170,11 @@ metrics_on_message(void *priv, const struct msg *m, int fd)
 			if (secrets_attach(&me->next_trust, fd, SEGMENT_PROBES, NULL) < 0)
 				log_error("workers' CAs not readable: their TLS will fail");
 			fd = -1;
+		} else if (m->u.segment.kind == SEGMENT_MODEL) {
+			verifier_model(me->verifier, m->u.segment.generation, m->u.segment.index,
+				       fd);
+			me->next_proof = 0;
+			fd = -1;
 		} else if (m->u.segment.kind == SEGMENT_PROCESS &&
 			   m->u.segment.role == ROLE_INGRESS) {
 			add_source(me, m->u.segment.index, m->u.segment.incarnation, fd);
@@ -238,6 +202,8 @@ metrics_on_tick(void *priv, mono_ns now)
 
 	if (now >= me->next_run)
 		me->next_run = targets_run(me->targets, me->prober, now);
+	if (now >= me->next_proof)
+		me->next_proof = verifier_run(me->verifier, me->prober, now);
 	tail_run(me->tail, now);
 }
 
@@ -262,7 +228,9 @@ open_segments(struct metrics *me)
 	r = targets_new(&me->targets, &me->rows, &me->actor->process,
 			&(struct targets_calls){on_engine_start, on_engine_asleep, me});
 	if (r == 0)
-		r = tail_new(&me->tail, &me->rows, &me->actor->process);
+		r = tail_new(&me->tail, &me->rows, &me->actor->process, on_outcome, me);
+	if (r == 0)
+		r = verifier_new(&me->verifier, &me->rows, &me->actor->process);
 	if (r == 0)
 		r = prober_new(&me->prober);
 	if (r < 0)
@@ -270,10 +238,14 @@ open_segments(struct metrics *me)
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];
 
-		if (s->fd < 0 || s->kind != SEGMENT_PROCESS || s->role != ROLE_INGRESS)
-			continue;
 		int fd = s->fd;
 
+		if (fd >= 0 && s->kind == SEGMENT_MODEL) {
+			s->fd = -1;
+			verifier_model(me->verifier, s->generation, s->index, fd);
+		}
+		if (fd < 0 || s->kind != SEGMENT_PROCESS || s->role != ROLE_INGRESS)
+			continue;
 		s->fd = -1;
 		add_source(me, s->index, s->incarnation, fd);
 	}
@@ -285,21 +257,14 @@ open_sockets(struct metrics *me)
 {
 	char endpoint[160];
 
-	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "metrics");
-	me->notes = zsock_new(ZMQ_PULL);
 	me->kvevents = zsock_new(ZMQ_PUSH);
-	if (!me->notes || !me->kvevents)
+	if (!me->kvevents)
 		return -ENOMEM;
-	zsock_set_linger(me->notes, 0);
-	zsock_set_maxmsgsize(me->notes, 65536);
-	if (zsock_bind(me->notes, "%s", endpoint) < 0)
-		return -errno;
 	zsock_set_linger(me->kvevents, 0);
 	zsock_set_immediate(me->kvevents, 1); /* absent: dropped, not queued */
 	pm_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, "kvevents");
 	if (zsock_connect(me->kvevents, "%s", endpoint) < 0)
 		return -errno;
-	pm_actor_watch_socket(me->actor, me->notes, on_notes, me);
 	pm_actor_watch_socket(me->actor, prober_socket(me->prober), on_probe, me);
 	return 0;
 }
@@ -339,11 +304,8 @@ metrics_close(void **priv)
 		pm_actor_unwatch_socket(me->actor, prober_socket(me->prober));
 		prober_free(&me->prober);
 	}
-	if (me->notes) {
-		pm_actor_unwatch_socket(me->actor, me->notes);
-		zsock_destroy(&me->notes);
-	}
 	zsock_destroy(&me->kvevents);
+	verifier_free(&me->verifier);
 	tail_free(&me->tail);
 	targets_free(&me->targets);
 	if (me->rows.head)

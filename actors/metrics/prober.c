@@ -36,6 +36,7 @@ probe_free(struct probe **ret)
 		return;
 	fetch_clear(&p->fetch);
 	free(p->scrape);
+	free(p->body);
 	free(p);
 	*ret = NULL;
 }
@@ -111,7 +112,11 @@ prober_send(struct prober *p, struct probe *probe)
 	struct fetch *f = &probe->fetch;
 	bool page = probe->kind == PROBE_METRICS;
 
-	f->deadline_ns = clock_mono() + (page ? PROBER_PAGE_MS : PROBER_CALL_MS) * 1000000ull;
+	f->deadline_ns = clock_mono() + 1000000ull * (page ? PROBER_PAGE_MS
+						      : probe->body ? PROBER_TOKENIZE_MS
+								    : PROBER_CALL_MS);
+	f->body = probe->body;
+	f->body_len = probe->body_len;
 	f->connect_ms = PROBER_CONNECT_MS;
 	f->answer_max = probe->kind == PROBE_HEALTH ? 0
 			: page			    ? PROBER_PAGE_BYTES

@@ -1,11 +1,12 @@
 /* actors/metrics/prober.h -- one question to a worker, beside the loop: its metrics page, /health,
- * /v1/models, and whether it sleeps or is paused.
+ * /v1/models, whether it sleeps or is paused, its version, and a prompt's tokens.
  *
  * A probe is sent whole, comes back whole (common/fetch.h); the caller decides when, and has at
  * most one of a kind under way per worker, so that a slow page delays no other kind and no other
  * worker.  A page is read as it comes and kept nowhere.
  * Bounds     PROBER_CALL_MS a call, PROBER_PAGE_MS a page (it is served by the process that
- *            prefills), PROBER_CONNECT_MS of it to connect; a page of PROBER_PAGE_BYTES, decoded.
+ *            prefills), PROBER_TOKENIZE_MS a prompt's tokens, PROBER_CONNECT_MS of it to
+ *            connect; a page of PROBER_PAGE_BYTES, decoded.
  * Threads    the caller's one, and the fetcher's.
  */
 #pragma once
@@ -17,6 +18,7 @@
 
 #define PROBER_CALL_MS      900u
 #define PROBER_PAGE_MS      10000u
+#define PROBER_TOKENIZE_MS  5000u               /* it waits its turn beside requests */
 #define PROBER_CONNECT_MS   500L
 #define PROBER_PAGE_BYTES   (16u << 20)
 #define PROBER_ANSWER_BYTES (4u << 20)
@@ -29,7 +31,9 @@ enum probe_result {
 	PROBE_LARGE,                            /* above the bound */
 };
 enum probe_kind {
-	PROBE_METRICS, PROBE_HEALTH, PROBE_MODELS, PROBE_SLEEPING, PROBE_PAUSED, PROBE_KINDS
+	PROBE_METRICS, PROBE_HEALTH, PROBE_MODELS, PROBE_SLEEPING, PROBE_PAUSED,
+	PROBE_KINDS,                            /* those above are asked by targets.h */
+	PROBE_VERSION = PROBE_KINDS, PROBE_TOKENIZE     /* by verifier.h */
 };
 
 struct probe {
@@ -37,6 +41,8 @@ struct probe {
 	enum probe_kind kind;
 	mono_ns sent_ns;
 	struct fetch fetch;                     /* fetch_to; HEALTH's answer is not kept */
+	char *body;                             /* owned; TOKENIZE: what is posted */
+	size_t body_len;
 	enum probe_result result;
 	struct scrape *scrape;                  /* owned; METRICS: the page, when result is OK */
 };

@@ -33,6 +33,8 @@ struct peers { /* what the rows of one set have taught together: the anchor of e
 struct tail {
 	struct rows *rows;               /* borrowed */
 	struct process_segment *process; /* borrowed */
+	tail_outcome_f *each;            /* NULL: none */
+	void *arg;
 	struct source *source;           /* owned */
 	unsigned n, cap;
 	struct pupil *pupil; /* owned; by row id */
@@ -45,7 +47,8 @@ struct tail {
 };
 
 int
-tail_new(struct tail **ret, struct rows *rows, struct process_segment *process)
+tail_new(struct tail **ret, struct rows *rows, struct process_segment *process,
+	 tail_outcome_f *each, void *arg)
 {
 	struct tail *t = calloc(1, sizeof *t);
 
@@ -53,6 +56,8 @@ tail_new(struct tail **ret, struct rows *rows, struct process_segment *process)
 		return -ENOMEM;
 	t->rows = rows;
 	t->process = process;
+	t->each = each;
+	t->arg = arg;
 	t->pupil = calloc(rows->capacity ? rows->capacity : 1, sizeof t->pupil[0]);
 	if (!t->pupil) {
 		free(t);
@@ -239,6 +244,8 @@ read_source(struct tail *t, struct source *s, unsigned most, mono_ns now)
 
 			memcpy(&o, t->buf.bytes + sizeof t->buf.record, sizeof o);
 			learn_outcome(t, &o, now);
+			if (t->each)
+				t->each(t->arg, &t->buf.record, &o, now);
 		}
 	}
 	/* Bytes are what is known to be lost; an outcome takes one record of them. */

@@ -25,13 +25,15 @@ enum {
 	OPTION_SECONDS = 32, OPTION_COUNT = 64, OPTION_SEGMENTS = 128,
 	OPTION_INDEX = 256, OPTION_SEED = 512, OPTION_WHY = 1024, OPTION_WORKER = 2048,
 	OPTION_DECODE = 4096, OPTION_RENDER = 8192, OPTION_JSONL = 16384, OPTION_BLOCKS = 32768,
+	OPTION_MODEL = 65536, OPTION_SPECIAL = 131072, OPTION_VERIFY = 262144,
 };
 
 /* Options without a letter. */
 enum {
 	LONG_SLOTS = 1000, LONG_HASH, LONG_AUDIT, LONG_TOKENS, LONG_MODEL, LONG_ADAPTER, LONG_SALT,
 	LONG_WORKER, LONG_BLOCK_TOKENS, LONG_SEED, LONG_WHY, LONG_ENGINE, LONG_RANKS,
-	LONG_TEMPLATE, LONG_CONTEXT, LONG_JSONL, LONG_NOW, LONG_ROUTE,
+	LONG_TEMPLATE, LONG_CONTEXT, LONG_JSONL, LONG_NOW, LONG_ROUTE, LONG_SPECIAL,
+	LONG_TRANSFORMERS, LONG_URL, LONG_SERVED_MODEL, LONG_API_KEY_FROM,
 };
 
 struct command {
@@ -56,7 +58,8 @@ static const struct command commands[] = {
 	 "is wrong", OPTION_OUTPUT | OPTION_WHY | OPTION_WORKER, 0, 0, command_workers},
 	{"index", "[--slots [--worker W]]",
 	 "the prefix index: fill, losses, what each worker holds; or its slots",
-	 OPTION_OUTPUT | OPTION_INDEX | OPTION_WORKER, 0, PM_SHOW_HASHES_MAX, command_index},
+	 OPTION_OUTPUT | OPTION_INDEX | OPTION_MODEL | OPTION_WORKER, 0, PM_SHOW_HASHES_MAX,
+	 command_index},
 	{"index", "--hash HEX...", "who holds these blocks, a chain or not", 0, 0, 0, NULL},
 	{"index", "--tokens FILE --model M",
 	 "who holds this prompt: token ids as JSON, or as /tokenize answers", 0, 0, 0, NULL},
@@ -65,19 +68,28 @@ static const struct command commands[] = {
 	{"hash", "--tokens FILE --model M --block-tokens N",
 	 "the prompt's block hashes, without asking; --seed SEED: 16 hex digits or a file "
 	 "(default RUNDIR/hash-seed)",
-	 OPTION_INDEX | OPTION_SEED, 0, 0, command_hash},
+	 OPTION_INDEX | OPTION_MODEL | OPTION_SEED, 0, 0, command_hash},
+	{"tokenize", "--model DIR [--special] [--jsonl]",
+	 "text on standard input as token ids (--jsonl: a JSON string a line); --special: with BOS "
+	 "and the like; --transformers: as its class reads tokenizer_config.json",
+	 OPTION_MODEL | OPTION_JSONL | OPTION_SPECIAL, 0, 0, command_tokenize},
 	{"render", "--model DIR | --template FILE [--route R] [--now TIME]",
 	 "the text that a model's chat template makes of the request on standard input; --segments "
 	 "shows its hard boundaries (--model)",
-	 OPTION_RENDER | OPTION_JSONL | OPTION_BLOCKS | OPTION_INDEX | OPTION_SEGMENTS, 0, 0,
-	 command_render},
+	 OPTION_RENDER | OPTION_JSONL | OPTION_BLOCKS | OPTION_INDEX | OPTION_MODEL |
+		 OPTION_SEGMENTS, 0, 0, command_render},
 	{"render", "... [--context] [--jsonl]",
 	 "--context: the input is the template's variables as they are; --jsonl: one a line, to "
 	 "{\"rendered\"} or {\"error\"}", 0, 0, 0, NULL},
 	{"blocks", "--model DIR --block-size N [--route R] [--now TIME]",
 	 "tokens and block hashes of the request on standard input; --seed SEED as for hash "
 	 "(without one: 0), --adapter A",
-	 OPTION_OUTPUT | OPTION_BLOCKS | OPTION_INDEX | OPTION_SEED, 0, 0, command_blocks},
+	 OPTION_OUTPUT | OPTION_BLOCKS | OPTION_INDEX | OPTION_MODEL | OPTION_SEED, 0, 0,
+	 command_blocks},
+	{"verify", "--model DIR --url URL [--served-model M]",
+	 "are the folder's token ids those of a worker? some fifty probes to its /tokenize; exit 0 "
+	 "when all agree; --api-key-from FILE",
+	 OPTION_OUTPUT | OPTION_VERIFY | OPTION_MODEL | OPTION_RENDER, 0, 0, command_verify},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
 	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
 	{"explain", "ID", "why a request went where it went, and what came of it", OPTION_OUTPUT, 1,
@@ -232,8 +244,13 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		{"template", required_argument, NULL, LONG_TEMPLATE},
 		{"context", no_argument, NULL, LONG_CONTEXT},
 		{"jsonl", no_argument, NULL, LONG_JSONL},
+		{"special", no_argument, NULL, LONG_SPECIAL},
+		{"transformers", no_argument, NULL, LONG_TRANSFORMERS},
 		{"now", required_argument, NULL, LONG_NOW},
 		{"route", required_argument, NULL, LONG_ROUTE},
+		{"url", required_argument, NULL, LONG_URL},
+		{"served-model", required_argument, NULL, LONG_SERVED_MODEL},
+		{"api-key-from", required_argument, NULL, LONG_API_KEY_FROM},
 		{"block-size", required_argument, NULL, LONG_BLOCK_TOKENS},
 		{"why", no_argument, NULL, LONG_WHY},
 		{"seconds", required_argument, NULL, 's'}, {"count", required_argument, NULL, 'c'},
@@ -283,7 +300,7 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 			break;
 		case LONG_MODEL:
 			o->model = optarg;
-			*given |= OPTION_INDEX;
+			*given |= OPTION_MODEL;
 			break;
 		case LONG_ADAPTER:
 			o->adapter = optarg;
@@ -320,6 +337,18 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 			o->now = optarg;
 			*given |= OPTION_BLOCKS;
 			break;
+		case LONG_URL:
+			o->url = optarg;
+			*given |= OPTION_VERIFY;
+			break;
+		case LONG_SERVED_MODEL:
+			o->served_model = optarg;
+			*given |= OPTION_VERIFY;
+			break;
+		case LONG_API_KEY_FROM:
+			o->api_key_file = optarg;
+			*given |= OPTION_VERIFY;
+			break;
 		case LONG_ROUTE:
 			o->route = optarg;
 			*given |= OPTION_BLOCKS;
@@ -327,6 +356,12 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		case LONG_WHY:
 			o->why = true;
 			*given |= OPTION_WHY;
+			break;
+		case LONG_SPECIAL:
+		case LONG_TRANSFORMERS:
+			o->special |= c == LONG_SPECIAL;
+			o->transformers |= c == LONG_TRANSFORMERS;
+			*given |= OPTION_SPECIAL;
 			break;
 		case LONG_SEED:
 			o->seed = optarg;

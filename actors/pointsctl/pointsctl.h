@@ -24,10 +24,12 @@ struct options {
 	const char *seed;                       /* of hash; NULL not given */
 	unsigned block_tokens;                  /* 0 not given */
 	const char *template, *now, *route;     /* of render, blocks; NULL not given */
-	bool context, jsonl;                    /* of render */
+	bool context, jsonl;                    /* of render; jsonl of tokenize too */
+	bool special, transformers;             /* of tokenize; --model is DIR there */
 	unsigned n;                             /* -n: lines, requests; 0 not given */
 	const char *engine;                     /* of decode metrics; NULL not given */
 	unsigned ranks;                         /* likewise; 0 not given */
+	const char *url, *served_model, *api_key_file;  /* of verify; NULL not given */
 	double seconds;                         /* --seconds; 0: until ^C */
 	uint64_t count;                         /* --count; 0: no limit */
 	char **args;                            /* what follows the subcommand */
@@ -47,8 +49,10 @@ int command_explain(const struct options *o);
 int command_log(const struct options *o);
 int command_journal(const struct options *o);
 int command_decode(const struct options *o);
+int command_tokenize(const struct options *o);
 int command_render(const struct options *o);
 int command_blocks(const struct options *o);
+int command_verify(const struct options *o);
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 	/* "pointsctl: ..." on standard error. */

@@ -7,7 +7,7 @@ import json, os, subprocess, sys
 import house as h
 
 DATA = h.ROOT / "tests/data"
-PAGES = sorted([*(DATA / "metrics").iterdir(), *(DATA / "cases/mx").glob("*.prom")])
+PAGES = sorted([*(DATA / "metrics").iterdir(), *(DATA / "cases/mx").glob("*.prom"), *DATA.glob("vllm-*/*.prom")])
 
 
 def decode(*args):

@@ -515,9 +515,44 @@ Test(replay, a_batch_lost_at_the_end_of_a_burst_is_found_when_it_is_quiet)
 	cr_assert_eq(exact(&s), 5);
 	cr_assert_eq(state_of(&s.w, 0), CACHE_EXACT);
 	after(&s, 100 * S);
-	not_asked(&s);          /* once: nothing was published since */
+	asked(&s, 5);           /* more may have gone the same way */
+	reply_end(&s.e);
+	hear(&s, 1);
+	after(&s, 100 * S);
+	not_asked(&s);          /* nothing had */
 	live(&s, 5);
 	cr_assert_eq(exact(&s), 6);
+	scene_close(&s);
+}
+
+Test(replay, a_live_wire_that_has_brought_nothing_is_not_relied_on)
+{
+	struct scene s;
+
+	scene_open(&s, NULL);
+	after(&s, 0);           /* born beside an engine that has a history */
+	asked(&s, 0);
+	reply_from(&s, 0, 2);
+	ends(&s, 4, 3);
+	cr_assert_eq(exact(&s), 3);
+	cr_assert_eq(state_of(&s.w, 0), CACHE_EXACT);
+	after(&s, REPLAY_QUIET_NS - 1);
+	not_asked(&s);
+	for (uint64_t seq = 3; seq < 6; seq++) {        /* its publisher reaches nobody */
+		after(&s, REPLAY_PROBE_NS);
+		asked(&s, seq);
+		cr_assert_not(replay_holds(s.r));
+		reply_batch(&s, seq);
+		ends(&s, 2, seq + 1);
+		cr_assert_eq(exact(&s), seq + 1);
+	}
+	live(&s, 6);            /* and then it does */
+	after(&s, REPLAY_PROBE_NS);
+	asked(&s, 7);
+	reply_end(&s.e);
+	hear(&s, 1);
+	after(&s, 100 * S);
+	not_asked(&s);
 	scene_close(&s);
 }
 

@@ -314,6 +314,9 @@ void manifest_free(struct manifest **);
 uint64_t manifest_member_uid(const char *set, const char *member, const char *url, unsigned rank);
 	/* Identity of a row: XXH3 over the four; never 0.  url as "host:port", behind https as
 	 * "https://host:port". */
+const char *manifest_url_parse(const char *text, struct manifest_addr *ret_addr, bool *ret_https);
+	/* "http://host:port" or "https://host:port", perhaps with one trailing slash.  NULL,
+	 * or what is wrong. */
 const char *manifest_engine_name(enum manifest_engine engine);  /* as in YAML */
 enum manifest_engine manifest_engine_named(const char *name);   /* 0: no such */
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,

@@ -91,8 +91,6 @@ bool manifest_value_read(const struct manifest_field *, const struct yaml_node *
 
 const char *manifest_addr_parse(const char *text, struct manifest_addr *ret_addr);
 	/* "host:port" or "[v6]:port".  NULL or what is wrong. */
-const char *manifest_url_parse(const char *text, struct manifest_addr *ret_addr, bool *ret_https);
-	/* "http://host:port" or "https://host:port", perhaps with one trailing slash. */
 const char *manifest_endpoint_parse(const char *text, unsigned rank, bool may_bind,
 				    char ret_endpoint[MANIFEST_ENDPOINT_MAX + 1]);
 	/* "tcp://host:port" or "ipc://path", moved to the rank's port; may_bind: or

@@ -10,7 +10,8 @@
 
 #include "actors/common/prompt/tokenizer.h"
 
-#define BATCH 64u                       /* pieces whose tables are fetched before they are read */
+#define BATCH BPE_BATCH
+#define LANES BPE_LANES
 #define DEAD  INT32_MAX                 /* key of a place where no pair is */
 
 struct key {                            /* a piece's first 16 bytes, zeros behind its end */
@@ -153,85 +154,113 @@ bpe_word(const struct bpe_tables *t, const char *p, size_t n)
 	return word_find(t, k, n, tokenizer_hash_word(k.a, k.b));
 }
 
-/* --- merging few: key[i] = rank * 64 + i of the pair that begins at place i --- */
-
-struct few {
-	int32_t key[BPE_SHORT + 4] __attribute__((aligned(16)));
-	uint32_t id[BPE_SHORT], to[BPE_SHORT];  /* to: what the pair becomes */
-	uint8_t next[BPE_SHORT + 1], prev[BPE_SHORT + 1];
-};
+/* --- merging few: key[i] = rank * 128 + i of the pair that begins at place i --- */
 
 static inline int32_t
-few_least(const struct few *f, size_t n)
+lane_least(const struct bpe_lane *f)
 {
 #ifdef __SSE2__
 	__m128i least = _mm_load_si128((const __m128i *)(const void *)f->key);
 
-	for (size_t i = 4; i < n; i += 4) {
+	for (size_t i = 4; i < f->n; i += 4) {
 		__m128i v = _mm_load_si128((const __m128i *)(const void *)(f->key + i));
 		__m128i less = _mm_cmplt_epi32(v, least);
 
 		least = _mm_or_si128(_mm_and_si128(less, v), _mm_andnot_si128(less, least));
 	}
-	int32_t m[4];
-	memcpy(m, &least, sizeof(m));
-	int32_t a = m[0] < m[1] ? m[0] : m[1], b = m[2] < m[3] ? m[2] : m[3];
+	__m128i half = _mm_shuffle_epi32(least, _MM_SHUFFLE(1, 0, 3, 2));
+	__m128i less = _mm_cmplt_epi32(half, least);
+
+	least = _mm_or_si128(_mm_and_si128(less, half), _mm_andnot_si128(less, least));
+	int32_t a = _mm_cvtsi128_si32(least);
+	int32_t b = _mm_cvtsi128_si32(_mm_shuffle_epi32(least, _MM_SHUFFLE(1, 1, 1, 1)));
 
 	return a < b ? a : b;
 #else
 	int32_t least = DEAD;
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < f->n; i++)
 		least = f->key[i] < least ? f->key[i] : least;
 	return least;
 #endif
 }
 
 static inline void
-few_pair(const struct bpe_tables *t, struct few *f, size_t i, size_t j)
+lane_set(struct bpe_lane *f, size_t i, uint32_t rank, uint32_t id)
+{
+	f->key[i] = (int32_t)(rank << 7 | (uint32_t)i);
+	f->to[i] = id;
+}
+
+static inline void
+lane_pair(const struct bpe_tables *t, struct bpe_lane *f, size_t i, size_t j)
 {
 	const struct tokenizer_merge *m = pair_find(t, f->id[i], f->id[j]);
 
-	f->key[i] = m ? (int32_t)(m->rank << 6 | (uint32_t)i) : DEAD;
 	if (m)
-		f->to[i] = m->id;
+		lane_set(f, i, m->rank, m->id);
+	else
+		f->key[i] = DEAD;
 }
 
-/* f->id[0, n) and f->key and f->to of their pairs are there; key[n - 1] is DEAD. */
-static inline size_t
-few_merge(const struct bpe_tables *t, struct few *f, size_t n, size_t stop, uint32_t *out)
+/* f->id[0, n) and the keys of their pairs are there: what is left. */
+static inline void
+lane_links(struct bpe_lane *f, size_t n)
 {
-	size_t alive = n;
-
-	for (size_t i = n; i < (n + 3) / 4 * 4; i++)
+	f->n = n;
+	f->alive = n;
+	for (size_t i = n - 1; i < (n + 3) / 4 * 4; i++)
 		f->key[i] = DEAD;
 	for (size_t i = 0; i < n; i++) {
 		f->next[i] = (uint8_t)(i + 1);
 		f->prev[i] = (uint8_t)(i - 1);
 	}
-	while (alive > stop) {
-		int32_t least = few_least(f, n);
+}
 
-		if (least == DEAD)
-			break;
-		size_t i = (size_t)least & 63, j = f->next[i], k = f->next[j];
+/* The best pair becomes one; which pairs are new, lane_look finds out.  False: none is left. */
+static inline bool
+lane_merge(const struct bpe_tables *t, struct bpe_lane *f)
+{
+	int32_t least = lane_least(f);
 
-		f->id[i] = f->to[i];
-		f->key[j] = DEAD;
-		f->next[i] = (uint8_t)k;
-		alive--;
-		if (k < n) {
-			f->prev[k] = (uint8_t)i;
-			few_pair(t, f, i, k);
-		} else {
-			f->key[i] = DEAD;
-		}
-		if (i > 0)
-			few_pair(t, f, f->prev[i], i);
-	}
+	if (least == DEAD)
+		return false;
+	size_t i = (size_t)least & (BPE_SHORT - 1), j = f->next[i], k = f->next[j];
+
+	f->id[i] = f->to[i];
+	f->key[j] = DEAD;
+	f->next[i] = (uint8_t)k;
+	f->prev[k] = (uint8_t)i;
+	f->alive--;
+	f->at = i;
+	if (k < f->n)
+		__builtin_prefetch(&t->merges[tokenizer_hash_merge(f->id[i], f->id[k]) &
+					      t->merges_mask]);
+	if (i > 0)
+		__builtin_prefetch(&t->merges[tokenizer_hash_merge(f->id[f->prev[i]], f->id[i]) &
+					      t->merges_mask]);
+	return true;
+}
+
+static inline void
+lane_look(const struct bpe_tables *t, struct bpe_lane *f)
+{
+	size_t i = f->at, k = f->next[i];
+
+	if (k < f->n)
+		lane_pair(t, f, i, k);
+	else
+		f->key[i] = DEAD;
+	if (i > 0)
+		lane_pair(t, f, f->prev[i], i);
+}
+
+static inline size_t
+lane_read(const struct bpe_lane *f, uint32_t *out)
+{
 	size_t at = 0;
 
-	for (size_t i = 0; i < n; i = f->next[i])
+	for (size_t i = 0; i < f->n; i = f->next[i])
 		out[at++] = f->id[i];
 	return at;
 }
@@ -360,20 +389,28 @@ many_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, siz
 	return at;
 }
 
+static void
+lane_symbols(const struct bpe_tables *t, struct bpe_lane *f, const uint32_t *symbol, size_t n)
+{
+	memcpy(f->id, symbol, n * sizeof(*symbol));
+	for (size_t i = 0; i + 1 < n; i++)
+		lane_pair(t, f, i, i + 1);
+	lane_links(f, n);
+}
+
 size_t
 bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n, size_t stop)
 {
-	struct few f;
+	struct bpe_lane f;
 
 	if (n < 2)
 		return n;
 	if (n > BPE_SHORT)
 		return many_merge(t, w, symbol, n, stop);
-	memcpy(f.id, symbol, n * sizeof(*symbol));
-	for (size_t i = 0; i + 1 < n; i++)
-		few_pair(t, &f, i, i + 1);
-	f.key[n - 1] = DEAD;
-	return few_merge(t, &f, n, stop, symbol);
+	lane_symbols(t, &f, symbol, n);
+	while (f.alive > stop && lane_merge(t, &f))
+		lane_look(t, &f);
+	return lane_read(&f, symbol);
 }
 
 /* --- from text to symbols --- */
@@ -449,32 +486,12 @@ symbols_of_characters(const struct bpe_tables *t, const char *p, size_t n, uint3
 
 /* --- pieces --- */
 
-/* Any piece, by merging; its ids at out->id + out->n, for which there is room.  SIZE_MAX: no
- * memory. */
 static size_t
-piece_merge(const struct bpe_tables *t, struct bpe_work *w, const char *p, size_t n, uint32_t *out)
+symbols_of(const struct bpe_tables *t, const char *p, size_t n, uint32_t *to)
 {
-	struct few f;
-	const uint8_t *u = (const uint8_t *)p;
-
-	if (t->pairs && n <= BPE_SHORT && n > 1) {
-		for (size_t i = 0; i + 1 < n; i++) {
-			const struct tokenizer_pair *pair = &t->pairs[u[i] << 8 | u[i + 1]];
-
-			f.id[i] = t->symbols[u[i]];
-			f.to[i] = pair->id;
-			f.key[i] = pair->rank == TOKENIZER_NONE
-					   ? DEAD
-					   : (int32_t)(pair->rank << 6 | (uint32_t)i);
-		}
-		f.id[n - 1] = t->symbols[u[n - 1]];
-		f.key[n - 1] = DEAD;
-		return few_merge(t, &f, n, 1, out);
-	}
-	size_t symbols = t->flags & TOKENIZER_BYTE_LEVEL ? symbols_of_bytes(t, u, n, out)
-							 : symbols_of_characters(t, p, n, out);
-
-	return bpe_merge(t, w, out, symbols, 1);
+	if (t->flags & TOKENIZER_BYTE_LEVEL)
+		return symbols_of_bytes(t, (const uint8_t *)p, n, to);
+	return symbols_of_characters(t, p, n, to);
 }
 
 static inline struct bpe_cached *
@@ -483,49 +500,198 @@ cache_at(struct bpe_work *w, uint64_t hash)
 	return &w->now[hash >> 40 & (BPE_CACHE - 1)];
 }
 
-/* One piece of more than one byte.  key and hash only when n <= 16. */
-static inline int
-piece(const struct bpe_tables *t, struct bpe_work *w, const char *p, size_t n, struct key key,
-      uint64_t hash, struct ids *out)
+/* Up to BATCH pieces at once.  Each has room for as many ids as it may come to, one behind the
+ * other behind out->n; when all are made, they move together. */
+struct batch {
+	const struct bpe_tables *t;
+	struct bpe_work *w;
+	uint32_t *ids;                  /* out->id + out->n */
+	unsigned n;
+	struct {
+		const char *p;
+		struct key key;         /* len <= 16 */
+		uint64_t hash;
+		uint32_t len, at, made; /* at: in ids */
+	} piece[BATCH];
+	unsigned job[BATCH], n_jobs;    /* pieces to be merged */
+};
+
+/* A piece's symbols into a lane.  False: it is made already. */
+static bool
+lane_open(struct batch *b, struct bpe_lane *f, unsigned which)
 {
-	struct bpe_cached *c = NULL;
-	uint32_t id = n <= 11 ? word_find(t, key, n, hash) : long_find(t, p, n);
+	const struct bpe_tables *t = b->t;
+	const uint8_t *u = (const uint8_t *)b->piece[which].p;
+	size_t n = b->piece[which].len;
+
+	f->piece = which;
+	if (t->pairs) {
+		for (size_t i = 0; i + 1 < n; i++) {
+			const struct tokenizer_pair *pair = &t->pairs[u[i] << 8 | u[i + 1]];
+
+			f->id[i] = t->symbols[u[i]];
+			lane_set(f, i, pair->rank, pair->id);
+			if (pair->rank == TOKENIZER_NONE)
+				f->key[i] = DEAD;
+		}
+		f->id[n - 1] = t->symbols[u[n - 1]];
+		lane_links(f, n);
+		return true;
+	}
+	uint32_t *to = b->ids + b->piece[which].at;
+
+	n = symbols_of(t, b->piece[which].p, n, to);
+	if (n < 2) {
+		b->piece[which].made = (uint32_t)n;
+		return false;
+	}
+	lane_symbols(t, f, to, n);
+	return true;
+}
+
+static void
+lane_close(struct batch *b, struct bpe_lane *f)
+{
+	unsigned which = f->piece;
+	uint32_t *to = b->ids + b->piece[which].at;
+	size_t made = lane_read(f, to), len = b->piece[which].len;
+
+	b->piece[which].made = (uint32_t)made;
+	if (len <= 16 && made <= BPE_IDS) {
+		struct bpe_cached *c = cache_at(b->w, b->piece[which].hash);
+
+		c->a = b->piece[which].key.a;
+		c->b = b->piece[which].key.b;
+		c->len = (uint8_t)len;
+		c->n = (uint8_t)made;
+		memcpy(c->id, to, made * sizeof(*to));
+	}
+}
+
+static void
+merge_jobs(struct batch *b)
+{
+	struct bpe_lane *lane[LANES];
+	unsigned n = 0, job = 0;
+
+	while (n > 0 || job < b->n_jobs) {
+		while (n < LANES && job < b->n_jobs) {
+			lane[n] = &b->w->lane[job % LANES];
+			for (unsigned i = 0; i < n; i++)        /* the one that is free */
+				if (lane[i] == lane[n]) {
+					lane[n] = &b->w->lane[(unsigned)(lane[n] - b->w->lane + 1) %
+							      LANES];
+					i = UINT32_MAX;
+				}
+			n += lane_open(b, lane[n], b->job[job++]);
+		}
+		for (unsigned i = 0; i < n; )
+			if (lane_merge(b->t, lane[i])) {
+				i++;
+			} else {
+				struct bpe_lane *done = lane[i];
+
+				lane_close(b, done);
+				lane[i] = lane[--n];
+			}
+		for (unsigned i = 0; i < n; i++)
+			lane_look(b->t, lane[i]);
+	}
+}
+
+/* One piece by a table, or among the jobs. */
+static inline int
+piece(struct batch *b, unsigned i)
+{
+	const struct bpe_tables *t = b->t;
+	size_t n = b->piece[i].len;
+	uint32_t *to = b->ids + b->piece[i].at;
+	uint32_t id = n <= 11 ? word_find(t, b->piece[i].key, n, b->piece[i].hash)
+			      : long_find(t, b->piece[i].p, n);
 
 	if (id != TOKENIZER_NONE) {
-		if (ids_room(out, 1) < 0)
-			return -ENOMEM;
-		out->id[out->n++] = id;
+		*to = id;
+		b->piece[i].made = 1;
 		return 0;
 	}
 	if (n <= 16) {
-		c = cache_at(w, hash);
-		if (ids_room(out, BPE_IDS) < 0)
-			return -ENOMEM;
-		if (c->a == key.a && c->b == key.b && c->len == n) {
-			memcpy(out->id + out->n, c->id, sizeof(c->id));
-			out->n += c->n;
-			w->cached++;
+		const struct bpe_cached *c = cache_at(b->w, b->piece[i].hash);
+
+		if (c->a == b->piece[i].key.a && c->b == b->piece[i].key.b && c->len == n) {
+			memcpy(to, c->id, c->n * sizeof(*to));
+			b->piece[i].made = c->n;
+			b->w->cached++;
 			return 0;
 		}
 	}
-	if (ids_room(out, n + 1) < 0)
-		return -ENOMEM;
-	size_t made = piece_merge(t, w, p, n, out->id + out->n);
-
-	if (made == SIZE_MAX)
-		return -ENOMEM;
-	if (c && made <= BPE_IDS) {
-		*c = (struct bpe_cached){key.a, key.b, (uint8_t)n, (uint8_t)made, 0, {0}};
-		memcpy(c->id, out->id + out->n, made * sizeof(*c->id));
+	if (n <= BPE_SHORT - 1) {
+		b->job[b->n_jobs++] = i;
+		return 0;
 	}
-	out->n += made;
+	size_t made = bpe_merge(t, b->w, to, symbols_of(t, b->piece[i].p, n, to), 1);
+
+	b->piece[i].made = (uint32_t)made;
+	return made == SIZE_MAX ? -ENOMEM : 0;
+}
+
+static int
+batch_run(struct batch *b, struct ids *out)
+{
+	size_t room = 0, n = 0;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		b->piece[i].at = (uint32_t)room;
+		room += b->piece[i].len + 1;     /* an unknown token more than characters */
+	}
+	if (ids_room(out, room) < 0)
+		return -ENOMEM;
+	b->ids = out->id + out->n;
+	b->n_jobs = 0;
+	b->w->pieces += b->n;
+	for (unsigned i = 0; i < b->n; i++) {
+		int r = piece(b, i);
+
+		if (r < 0)
+			return r;
+	}
+	merge_jobs(b);
+	for (unsigned i = 0; i < b->n; i++) {
+		const uint32_t *from = b->ids + b->piece[i].at;
+
+		/* Pieces of few ids are most: no call for them. */
+		for (uint32_t k = 0; k < b->piece[i].made; k++)
+			b->ids[n++] = from[k];
+	}
+	out->n += n;
 	return 0;
+}
+
+static inline void
+batch_add(struct batch *b, const char *p, size_t n, size_t left)
+{
+	struct key key = {0};
+
+	if (n <= 16) {
+		key = load_key(p, n, left);
+		uint64_t hash = tokenizer_hash_word(key.a, key.b);
+
+		/* First ask for all that the tables will be read at, then read it. */
+		if (n <= 11)
+			__builtin_prefetch(&b->t->words[(uint32_t)hash & b->t->words_mask]);
+		__builtin_prefetch(cache_at(b->w, hash));
+		b->piece[b->n].hash = hash;
+	}
+	b->piece[b->n].key = key;
+	b->piece[b->n].p = p;
+	b->piece[b->n++].len = (uint32_t)n;
 }
 
 /* Where a piece of characters can be parted: before a U+2581, if no token crosses to it. */
 static size_t
 part_end(const struct bpe_tables *t, const char *p, size_t n)
 {
+	if (!(t->flags & TOKENIZER_PARTS))
+		return n;
 	for (const char *at = p + 1; at < p + n; at++) {
 		at = memchr(at, 0xe2, (size_t)(p + n - at));
 		if (!at)
@@ -539,75 +705,32 @@ part_end(const struct bpe_tables *t, const char *p, size_t n)
 	return n;
 }
 
-static int
-parts(const struct bpe_tables *t, struct bpe_work *w, const char *p, size_t n, size_t max_ids,
-      struct ids *out)
-{
-	while (n > 0 && out->n < max_ids) {
-		size_t len = part_end(t, p, n);
-		struct key key = {0};
-
-		if (len <= 16)
-			key = load_key(p, len, n);
-		int r = piece(t, w, p, len, key, tokenizer_hash_word(key.a, key.b), out);
-
-		if (r < 0)
-			return r;
-		p += len;
-		n -= len;
-	}
-	return 0;
-}
-
 int
 bpe_pieces(const struct bpe_tables *t, struct bpe_work *w, const char *text, size_t left,
 	   const uint32_t *len, size_t n, size_t max_ids, struct ids *out)
 {
-	struct key key[BATCH];
-	uint64_t hash[BATCH];
+	struct batch b;
+	int r;
 
-	w->pieces += n;
-	if (t->flags & TOKENIZER_PARTS) {
-		for (size_t i = 0; i < n; i++) {
-			int r = parts(t, w, text, len[i], max_ids, out);
+	b.t = t;
+	b.w = w;
+	b.n = 0;
+	for (size_t i = 0; i < n && out->n < max_ids; i++) {
+		const char *end = text + len[i];
 
-			if (r < 0)
-				return r;
-			text += len[i];
-		}
-		return 0;
-	}
-	for (size_t from = 0; from < n && out->n < max_ids; from += BATCH) {
-		size_t many = n - from < BATCH ? n - from : BATCH;
-		const char *p = text;
-		size_t can = left;
+		while (text < end) {
+			size_t part = part_end(t, text, (size_t)(end - text));
 
-		/* First ask for all that the tables will be read at, then read it. */
-		for (size_t i = 0; i < many; i++) {
-			size_t l = len[from + i];
-
-			key[i] = (struct key){0};
-			hash[i] = 0;
-			if (l <= 16) {
-				key[i] = load_key(p, l, can);
-				hash[i] = tokenizer_hash_word(key[i].a, key[i].b);
-				if (l <= 11)
-					__builtin_prefetch(
-						&t->words[(uint32_t)hash[i] & t->words_mask]);
-				__builtin_prefetch(cache_at(w, hash[i]));
+			batch_add(&b, text, part, left);
+			text += part;
+			left -= part;
+			if (b.n == BATCH) {
+				r = batch_run(&b, out);
+				if (r < 0 || out->n >= max_ids)
+					return r;
+				b.n = 0;
 			}
-			p += l;
-			can -= l;
-		}
-		for (size_t i = 0; i < many; i++) {
-			size_t l = len[from + i];
-			int r = piece(t, w, text, l, key[i], hash[i], out);
-
-			if (r < 0)
-				return r;
-			text += l;
-			left -= l;
 		}
 	}
-	return 0;
+	return b.n ? batch_run(&b, out) : 0;
 }

@@ -4,8 +4,8 @@
  *            is left.  Every merge that can happen is in the table: the last one that the token's
  *            own text comes to.  (What happens within a span of text until it is one token depends
  *            on nothing outside, so a token has one last merge, whatever pairs a file lists.)
- * Short      up to BPE_SHORT symbols: the lowest key of an array, 4 at a time.  Longer: a heap, so
- *            that a megabyte without a blank costs n log n.
+ * Short      below BPE_SHORT symbols: the lowest key of an array, 4 at a time, and several pieces
+ *            in turn.  Longer: a heap, so that a megabyte without a blank costs n log n.
  * Cache      pieces of up to 16 bytes that became several ids, each found by its bytes.
  * Threads    tables are shared, a struct bpe_work is one thread's.
  */
@@ -17,7 +17,10 @@
 #include "actors/common/prompt/ids.h"
 #include "actors/common/prompt/tokenizer_layout.h"
 
-#define BPE_SHORT     64u
+#define BPE_SHORT     128u
+#define BPE_LANES     8u                /* pieces merged at a time: while one waits for a table,
+                                           the others go on */
+#define BPE_BATCH     64u               /* pieces whose tables are fetched before they are read */
 #define BPE_IDS       7u
 #define BPE_CACHE     (1u << 16)        /* entries: 3 MB */
 #define BPE_CACHES    4u                /* tokenizers a thread keeps one for */
@@ -48,9 +51,18 @@ struct bpe_cache {
 	struct bpe_cached *entry;
 };
 
+struct bpe_lane {                       /* a short piece on its way */
+	int32_t key[BPE_SHORT] __attribute__((aligned(16)));
+	uint32_t id[BPE_SHORT], to[BPE_SHORT];  /* to: what the pair becomes */
+	uint8_t next[BPE_SHORT + 1], prev[BPE_SHORT + 1];
+	size_t n, alive, at;            /* at: where the last merge was */
+	unsigned piece;
+};
+
 struct bpe_work {                       /* zero before its first use */
 	struct bpe_cache cache[BPE_CACHES];
 	struct bpe_cached *now;         /* of the tokenizer at work */
+	struct bpe_lane lane[BPE_LANES];
 	uint64_t turns;
 	uint64_t pieces, cached;        /* worked since the beginning, and found in a cache */
 	uint32_t *symbol, *next, *prev; /* owned, as the heap */

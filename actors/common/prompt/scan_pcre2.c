@@ -132,19 +132,20 @@ make_pages(struct scan_pcre2 *s, const uint32_t *edge, const uint8_t *kind)
 		uint32_t c = page * PAGE, end = c + PAGE;
 		bool one;
 
+		while (edge[i + 1] <= c)
+			i++;
+		one = edge[i + 1] >= end;
+		if (one && whole[kind[i]]) {
+			s->page[page] = (uint16_t)(whole[kind[i]] - 1);
+			continue;
+		}
 		for (; c < end; c++) {
-			while (edge[i + 1] <= c)
-				i++;
+			i += edge[i + 1] <= c;
 			at[c % PAGE] = kind[i];
 		}
-		one = memcmp(at, at + 1, PAGE - 1) == 0;
-		if (one && whole[at[0]]) {
-			s->page[page] = (uint16_t)(whole[at[0]] - 1);
-		} else {
-			s->page[page] = (uint16_t)s->n_pages++;
-			if (one)
-				whole[at[0]] = (uint16_t)(s->page[page] + 1);
-		}
+		s->page[page] = (uint16_t)s->n_pages++;
+		if (one)
+			whole[kind[i]] = (uint16_t)s->n_pages;
 	}
 	s->kind = realloc(all, s->n_pages * PAGE);
 	if (!s->kind)

@@ -10,9 +10,10 @@
  * Bounds     in bytes, over all models; the oldest unused go first.  Segments of less than
  *            SEGMENTS_MIN bytes are tokenized instead: that costs the same.
  * Threads    shared; 16 parts with a lock each, held for a copy.
- * Cost       a hit: the hash of its bytes and the copy of its ids, 0.1 ns a byte each.  Hashes of
- *            blocks are not kept beside the ids: a block spans segments, so they would hang on all
- *            that came before, and making them anew costs 4 ns a block.
+ * Cost       a hit: the hash of its bytes and the copy of its ids: of a conversation of 100,000
+ *            tokens that was seen before 0.2 to 0.3 ms, half of it for the cuts.  Hashes of blocks
+ *            are not kept beside the ids: a block spans segments, so they would hang on all that
+ *            came before, and making 6,250 anew takes 0.1 ms.
  */
 #pragma once
 #include <stdbool.h>

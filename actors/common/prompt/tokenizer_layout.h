@@ -26,7 +26,7 @@
 #define TOKENIZER_MAGIC  0x6b6f7478656e696dull
 #define TOKENIZER_LAYOUT 1u
 #define TOKENIZER_PROBES 32u
-#define TOKENIZER_RANKS_MAX (1u << 25)  /* rank * 64 + place fits 31 bits */
+#define TOKENIZER_RANKS_MAX (1u << 24)  /* rank * 128 + place fits 31 bits */
 #define TOKENIZER_STEPS_MAX 16u
 
 enum tokenizer_section {
