@@ -103,6 +103,7 @@ Test(scan, texts_fall_into_the_pieces_that_the_rules_say)
 		{SCAN_DEEPSEEK, "\u30a2\u30fb\u3042\u3040\u4e2d\u30fb!",
 		 "\u30a2|\u30fb|\u3042|\u3040\u4e2d|\u30fb|!"},
 		{SCAN_DEEPSEEK, "\x01\x01" "a\x01.", "\\x01|\\x01a|\\x01|."},
+		{SCAN_SEED, "f(x);\n 12", "f|(x|);|\\x0a| |1|2"},
 		{SCAN_KIMI, "\u4e2d\u6587ABCdef \u4e2d 12", "\u4e2d\u6587|ABCdef| |\u4e2d| |12"},
 	};
 
@@ -249,13 +250,8 @@ Test(scan, every_scanner_gives_the_pieces_that_pcre2_gives_over_characters)
 Test(scan, patterns_without_a_scanner_are_matched_as_they_stand)
 {
 	static const char *const pattern[] = {
-		/* Seed-OSS, Bailing, r50k as tiktoken writes it, and parts of others. */
-		"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}"
+		"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,2}"
 		"| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-		"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}"
-		"| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
-		"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++"
-		"|\\s+(?!\\S)|\\s",
 		"\\p{N}",
 		"\\p{N}{1,3}",
 		"[^\\p{L}]",
@@ -280,6 +276,29 @@ Test(scan, patterns_without_a_scanner_are_matched_as_they_stand)
 		} else {
 			compare_with_oracle(&pattern[i], 1, SCAN_PATTERN, 500);
 		}
+	}
+}
+
+Test(scan, patterns_said_otherwise_have_the_scanner_of_those_that_match_the_same)
+{
+	static const struct {
+		enum scan_kind kind;
+		const char *pattern;
+	} row[] = {
+		{SCAN_QWEN2, "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}"
+			     "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"},
+		{SCAN_GPT2, "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+			    "|\\s+(?!\\S)|\\s+"},
+		{SCAN_GPT2, "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++"
+			    "|\\s++$|\\s+(?!\\S)|\\s"},
+	};
+
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		enum scan_kind kind = SCAN_PATTERN;
+		struct slice p = slice_str(row[i].pattern);
+
+		cr_assert(scan_known(&p, 1, &kind) && kind == row[i].kind, "%s", row[i].pattern);
+		compare_with_oracle(&row[i].pattern, 1, kind, rounds(15000));
 	}
 }
 

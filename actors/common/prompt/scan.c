@@ -20,41 +20,54 @@
 	digits "| ?[^\\s\\p{L}\\p{N}]+" tail "|" BLANKS
 
 static const struct {
+	enum scan_kind kind;
 	const char *pattern[3];
-	size_t (*pieces)(struct scan_run *, uint32_t *ret_len, size_t max);
-} known[SCAN_KINDS] = {
-	[SCAN_GPT2] = {{"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
-			"|\\s+(?!\\S)|\\s+"},
-		       scan_gpt2},
-	[SCAN_LLAMA3] = {{WORDS("\\p{N}{1,3}")}, scan_llama3},
-	[SCAN_QWEN2] = {{WORDS("\\p{N}")}, scan_qwen2},
-	[SCAN_QWEN35] = {{CONTRACTIONS "|" PREFIX "[\\p{L}\\p{M}]+|\\p{N}"
-			  "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" BLANKS},
-			 scan_qwen35},
-	[SCAN_O200K] = {{CASES("", CONTRACTIONS "?", "\\p{N}{1,3}", "[\\r\\n/]*")}, scan_o200k},
-	[SCAN_TEKKEN] = {{CASES("", "", "\\p{N}", "[\\r\\n/]*")}, scan_tekken},
-	[SCAN_DEEPSEEK] = {{"\\p{N}{1,3}",
-			    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
-			    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-			    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
-			    "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"},
-			   scan_deepseek},
-	[SCAN_KIMI] = {{"[\\p{Han}]+|" CASES(NOT_HAN, CONTRACTIONS "?", "\\p{N}{1,3}",
-					     "[\\r\\n]*")},
-		       scan_kimi},
+} known[] = {
+	{SCAN_GPT2, {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+		     "|\\s+(?!\\S)|\\s+"}},
+	{SCAN_LLAMA3, {WORDS("\\p{N}{1,3}")}},
+	{SCAN_QWEN2, {WORDS("\\p{N}")}},
+	{SCAN_QWEN35, {CONTRACTIONS "|" PREFIX "[\\p{L}\\p{M}]+|\\p{N}"
+		       "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" BLANKS}},
+	{SCAN_O200K, {CASES("", CONTRACTIONS "?", "\\p{N}{1,3}", "[\\r\\n/]*")}},
+	{SCAN_TEKKEN, {CASES("", "", "\\p{N}", "[\\r\\n/]*")}},
+	{SCAN_DEEPSEEK, {"\\p{N}{1,3}",
+			 "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+			 "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+			 "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+			 "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}},
+	{SCAN_KIMI, {"[\\p{Han}]+|" CASES(NOT_HAN, CONTRACTIONS "?", "\\p{N}{1,3}",
+					  "[\\r\\n]*")}},
+	{SCAN_SEED, {CONTRACTIONS "|" PREFIX "\\p{L}+|\\p{N}{1}"
+		     "| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" BLANKS}},
+	/* Said otherwise, and the same: Ling and Ring; r50k as tiktoken has written it since. */
+	{SCAN_QWEN2, {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}"
+		      "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+	{SCAN_GPT2, {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+		     "|\\s+(?!\\S)|\\s+"}},
+	{SCAN_GPT2, {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++"
+		     "|\\s++$|\\s+(?!\\S)|\\s"}},
+};
+
+#define N_KNOWN (sizeof known / sizeof *known)
+
+static size_t (*const pieces_by[SCAN_KINDS])(struct scan_run *, uint32_t *ret_len, size_t max) = {
+	[SCAN_GPT2] = scan_gpt2,         [SCAN_LLAMA3] = scan_llama3, [SCAN_QWEN2] = scan_qwen2,
+	[SCAN_QWEN35] = scan_qwen35,     [SCAN_O200K] = scan_o200k,   [SCAN_TEKKEN] = scan_tekken,
+	[SCAN_DEEPSEEK] = scan_deepseek, [SCAN_KIMI] = scan_kimi,     [SCAN_SEED] = scan_seed,
 };
 
 bool
 scan_known(const struct slice *pattern, size_t n, enum scan_kind *ret)
 {
-	for (unsigned k = SCAN_PATTERN + 1; k < SCAN_KINDS; k++) {
+	for (unsigned k = 0; k < N_KNOWN; k++) {
 		size_t i = 0;
 
 		while (i < n && i < 3 && known[k].pattern[i] &&
 		       slice_eq_str(pattern[i], known[k].pattern[i]))
 			i++;
 		if (i > 0 && i == n && (i == 3 || !known[k].pattern[i])) {
-			*ret = k;
+			*ret = known[k].kind;
 			return true;
 		}
 	}
@@ -64,13 +77,16 @@ scan_known(const struct slice *pattern, size_t n, enum scan_kind *ret)
 const char *
 scan_pattern(enum scan_kind kind, size_t i)
 {
-	return i < 3 ? known[kind].pattern[i] : NULL;
+	for (unsigned k = 0; i < 3 && k < N_KNOWN; k++)
+		if (known[k].kind == kind)
+			return known[k].pattern[i];
+	return NULL;
 }
 
 void
 scan_open_kind(enum scan_kind kind, struct scan *ret)
 {
-	*ret = (struct scan){.kind = kind, .pieces = known[kind].pieces};
+	*ret = (struct scan){.kind = kind, .pieces = pieces_by[kind]};
 }
 
 int

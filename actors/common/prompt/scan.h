@@ -35,6 +35,7 @@ enum scan_kind {
 	SCAN_TEKKEN,                    /* Mistral: words by case, digits one by one */
 	SCAN_DEEPSEEK,                  /* DeepSeek V3 on: three splits, one after another */
 	SCAN_KIMI,                      /* Kimi K2: as o200k, Han by itself */
+	SCAN_SEED,                      /* Seed-OSS: as Qwen 2, line ends by themselves */
 	SCAN_KINDS,
 };
 
@@ -70,7 +71,7 @@ bool scan_known(const struct slice *pattern, size_t n, enum scan_kind *ret);
 	/* The n patterns, applied one after another as Splits that isolate, have a scanner: which.
 	 * Patterns as the JSON's string says, unescaped.  Equality of every byte decides. */
 const char *scan_pattern(enum scan_kind kind, size_t i);
-	/* The i-th pattern that has this scanner; NULL: there are no more. */
+	/* The i-th of the patterns that this scanner stands for; NULL: there are no more. */
 int scan_open(struct slice pattern, struct scan *ret, const char **why, size_t *ret_at);
 	/* One pattern: its own scanner, else PCRE2.  0; -EINVAL with why (static) and the offset in
 	 * the pattern where it is wrong or beyond us; -ENOMEM.  10 us to 1 ms for PCRE2. */

@@ -14,6 +14,7 @@ size_t scan_gpt2(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_llama3(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_qwen2(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_qwen35(struct scan_run *run, uint32_t *ret_len, size_t max);
+size_t scan_seed(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_o200k(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_tekken(struct scan_run *run, uint32_t *ret_len, size_t max);
 size_t scan_kimi(struct scan_run *run, uint32_t *ret_len, size_t max);

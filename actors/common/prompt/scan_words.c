@@ -6,12 +6,13 @@
  *	 ?[^\s\p{L}\p{N}]+[\r\n]*               Qwen 3.5: without \p{M} too
  *	\s*[\r\n]+ | \s+(?!\S) | \s+
  *
- * GPT-2's has a space before words, numbers and the rest alike, and no line ends.
+ * Seed's leaves line ends behind the fourth to the fifth.  GPT-2's has a space before words, numbers
+ * and the rest alike, and no line ends.
  */
 #include "actors/common/prompt/scan_private.h"
 
 SCAN_INLINE size_t
-word_piece(struct scan_text t, size_t i, unsigned letter, unsigned digits)
+word_piece(struct scan_text t, size_t i, unsigned letter, unsigned digits, bool tail)
 {
 	unsigned n, m, c = scan_class(t, i, &n), next;
 	size_t k;
@@ -33,7 +34,7 @@ word_piece(struct scan_text t, size_t i, unsigned letter, unsigned digits)
 	if (c & UNICODE_SPACE)
 		return scan_spaces(t, i, true);
 	k = scan_others(t, k, letter | UNICODE_NUMBER | UNICODE_SPACE);
-	return scan_newlines(t, k, false);
+	return tail ? scan_newlines(t, k, false) : k;
 }
 
 SCAN_INLINE size_t
@@ -66,6 +67,7 @@ gpt2_piece(struct scan_text t, size_t i)
 }
 
 SCAN_PIECES(scan_gpt2, gpt2_piece(t, i))
-SCAN_PIECES(scan_llama3, word_piece(t, i, UNICODE_LETTER, 3))
-SCAN_PIECES(scan_qwen2, word_piece(t, i, UNICODE_LETTER, 1))
-SCAN_PIECES(scan_qwen35, word_piece(t, i, UNICODE_LETTER | UNICODE_MARK, 1))
+SCAN_PIECES(scan_llama3, word_piece(t, i, UNICODE_LETTER, 3, true))
+SCAN_PIECES(scan_qwen2, word_piece(t, i, UNICODE_LETTER, 1, true))
+SCAN_PIECES(scan_seed, word_piece(t, i, UNICODE_LETTER, 1, false))
+SCAN_PIECES(scan_qwen35, word_piece(t, i, UNICODE_LETTER | UNICODE_MARK, 1, true))
