@@ -250,8 +250,8 @@ Test(scan, every_scanner_gives_the_pieces_that_pcre2_gives_over_characters)
 Test(scan, patterns_without_a_scanner_are_matched_as_they_stand)
 {
 	static const char *const pattern[] = {
-		"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,2}"
-		"| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+		("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,2}"
+		 "| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
 		"\\p{N}",
 		"\\p{N}{1,3}",
 		"[^\\p{L}]",

@@ -6,8 +6,8 @@
  *	 ?[^\s\p{L}\p{N}]+[\r\n]*               Qwen 3.5: without \p{M} too
  *	\s*[\r\n]+ | \s+(?!\S) | \s+
  *
- * Seed's leaves line ends behind the fourth to the fifth.  GPT-2's has a space before words, numbers
- * and the rest alike, and no line ends.
+ * Seed's leaves line ends behind the fourth to the fifth.  GPT-2's has a space before words,
+ * numbers and the rest alike, and no line ends.
  */
 #include "actors/common/prompt/scan_private.h"
 
