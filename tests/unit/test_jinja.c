@@ -181,9 +181,19 @@ Test(jinja, contents_are_lists_for_templates_that_walk_them)
 				"{% if m['content'] is string %}{% else %}"
 				"{% for c in m['content'] %}{% endfor %}{% endif %}{% endfor %}"));
 	cr_expect_not(walks_content("{% for m in messages %}{{ m.content }}{% endfor %}"));
+	cr_expect(walks_content("{% macro r(x, parts) %}{% for c in parts %}{% endfor %}"
+				"{% endmacro %}{% for m in messages %}"
+				"{{ 'a' ~ (r(1, m.content)|trim if m) }}{% endfor %}"));
+	cr_expect(walks_content("{% macro r(parts) %}{% if parts %}{% for c in parts %}{% endfor %}"
+				"{% endif %}{% endmacro %}{% for m in messages %}{% if a %}"
+				"{% elif b %}{% set t = r(parts=m['content']) %}{% endif %}"
+				"{% endfor %}"));
+	cr_expect(walks_content("{% for c in content %}{% endfor %}"));
 	cr_expect_not(walks_content("{% macro r(content) %}{% for c in content %}{% endfor %}"
-				    "{% endmacro %}{% for m in messages %}{{ r(m.content) }}"
+				    "{% endmacro %}{% for m in messages %}{{ r(m.text) }}"
 				    "{% endfor %}"));
+	cr_expect_not(walks_content("{% macro r(a, b) %}{% for c in a %}{% endfor %}{% endmacro %}"
+				    "{% for m in messages %}{{ r(1, m.content) }}{% endfor %}"));
 	cr_expect_not(walks_content("{% for i, m in messages %}{% for c in m.content %}{% endfor %}"
 				    "{% endfor %}"));
 }
