@@ -171,7 +171,7 @@ models_sweep(struct supervisor *s)
 			file_free(f);
 	}
 	s->models.n = n;
-	if (s->run_fd >= 0)
+	if (s->run_fd >= 0 && s->reload.serving != 0)   /* before, nobody knows what is needed */
 		store_sweep(s);
 }
 

@@ -4,7 +4,7 @@
   native.py folders   reloads with the same model, another one, a broken one; what is kept
   native.py huge      prompts of 20 MB: nobody waits for them, whoever dies or goes away meanwhile
 """
-import json, os, pathlib, shutil, signal, socket, sys, threading
+import json, os, pathlib, shutil, socket, sys, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -218,18 +218,18 @@ def begin(house, request, source="127.0.0.1"):
 
 def order():
     with h.House(gateway="  client: {fairness: false}", workerset=tokenizer(DEMO)) as house:
-        house.add(*WORKER, count=2)
+        house.add("--profile", "zero", "--keep-alive", 60, "--block-size", 16, "--model-dir", DEMO, count=2)
         house.start()
         everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}
 
-        # Six of one client, one of another's, then small ones.
-        big = [begin(house, huge(house, n)) for n in range(6)]
+        # Four of one client, one of another's, then small ones.
+        big = [begin(house, huge(house, n)) for n in range(4)]
         late = begin(house, huge(house, 9), "127.0.0.2")
         for c, rest in big:
             c.sendall(rest)
-        h.until("all six to be read", lambda: sum_of(house, "bodies_aside") >= 6)
+        h.until("all of them to be asked about", lambda: sum_of(house, "bodies_aside") >= 4)
         late[0].sendall(late[1])
-        small = [house.chat(words(n, 20)) for n in range(20)]
+        small = [house.chat(words(n, 20)) for n in range(10)]
         answers = [answer_of(c) for c, _ in big]
         other = answer_of(late[0])
         assert all(status == 200 for status, _, _ in small), small
@@ -244,7 +244,7 @@ def order():
         assert {p["pid"]: p["role"] for p in house.stat()["processes"]} == everybody, house.tail()
 
         # Clients that go away while their prompts are read: each byte is given back.
-        big = [begin(house, huge(house, n)) for n in range(4)]
+        big = [begin(house, huge(house, n)) for n in range(2)]
         before = sum_of(house, "bodies_aside")
         for c, rest in big:
             c.sendall(rest)
@@ -256,7 +256,7 @@ def order():
         assert house.chat("still here?")[0] == 200
 
         # The policy process dies in the middle of it: the standby reads them anew.
-        big = [begin(house, huge(house, n)) for n in range(4)]
+        big = [begin(house, huge(house, n)) for n in range(2)]
         before = sum_of(house, "bodies_aside")
         for c, rest in big:
             c.sendall(rest)
