@@ -430,7 +430,7 @@ py_contains(struct run *run, struct value in, struct value item)
 			run_fail(run, "TypeError: 'in <string>' requires string as left operand, "
 				      "not %s", type_name(item));
 		run_steps(run, in.n / 64);
-		return memmem(in.s, in.n, item.s, item.n) != NULL;
+		return py_find(value_slice(in), value_slice(item)) != NULL;
 	case VALUE_DICT:
 		if (!value_hashable(item))
 			run_fail(run, "TypeError: unhashable type: '%s'", type_name(item));

@@ -194,10 +194,10 @@ py_replace(struct run *run, struct slice s, struct slice from, struct slice to, 
 		out_add(run, p, (size_t)(end - p));
 		return out_capture(run, mark, flags);
 	}
-	if (count == 0 || !memmem(p, (size_t)(end - p), from.p, from.len))
+	if (count == 0 || !py_find(slice_of(p, (size_t)(end - p)), from))
 		return value_text(s, flags);
 	while (count != 0 && p < end) {
-		const char *at = memmem(p, (size_t)(end - p), from.p, from.len);
+		const char *at = py_find(slice_of(p, (size_t)(end - p)), from);
 
 		if (!at)
 			break;
@@ -349,7 +349,7 @@ split(struct run *run, struct value self, unsigned id, const struct args *args)
 	if (sep.len == 0)
 		run_fail(run, "ValueError: empty separator");
 	for (; max != 0; max--) {
-		const char *at = right ? find_last(s, sep) : memmem(s.p, s.len, sep.p, sep.len);
+		const char *at = right ? find_last(s, sep) : py_find(s, sep);
 
 		if (!at)
 			break;
@@ -387,7 +387,7 @@ partition(struct run *run, struct value self, unsigned id, const struct args *ar
 	sep = text_arg(run, method_name(id), a[0]);
 	if (sep.len == 0)
 		run_fail(run, "ValueError: empty separator");
-	at = right ? find_last(s, sep) : memmem(s.p, s.len, sep.p, sep.len);
+	at = right ? find_last(s, sep) : py_find(s, sep);
 	if (at) {
 		item[0] = value_text(slice_of(s.p, (size_t)(at - s.p)), self.flags);
 		item[1] = value_text(sep, self.flags);
@@ -450,14 +450,14 @@ find(struct run *run, struct value self, unsigned id, const struct args *args)
 		if (id == METHOD_count) {
 			if (what.len == 0)
 				return value_int((int64_t)py_length(in) + 1);
-			while ((at = memmem(in.p, in.len, what.p, what.len))) {
+			while ((at = py_find(in, what))) {
 				count++;
 				in.len -= (size_t)(at - in.p) + what.len;
 				in.p = at + what.len;
 			}
 			return value_int(count);
 		}
-		at = right ? find_last(in, what) : memmem(in.p, in.len, what.p, what.len);
+		at = right ? find_last(in, what) : py_find(in, what);
 	}
 	if (id == METHOD_count)
 		return value_int(0);

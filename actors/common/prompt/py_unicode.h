@@ -96,6 +96,7 @@ py_is_space(uint32_t cp)
 	return (py_bits(cp) & PY_SPACE) != 0;
 }
 
+const char *py_find(struct slice in, struct slice what);        /* memmem, made for rare firsts */
 size_t py_length(struct slice s);               /* in code points */
 size_t py_offset(struct slice s, size_t index); /* bytes before code point `index` (at most len) */
 struct slice py_strip(struct slice s, bool left, bool right);           /* white space */

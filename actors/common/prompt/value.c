@@ -375,10 +375,17 @@ value_text_whole(struct slice text)
 
 	while (p < end) {
 		unsigned c = *p;
+		uint64_t eight;
 		size_t n;
 
 		if (c < 0x80) {
 			p++;
+			while (end - p >= 8) {
+				memcpy(&eight, p, 8);
+				if (eight & 0x8080808080808080ull)
+					break;
+				p += 8;
+			}
 			continue;
 		}
 		n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
