@@ -145,6 +145,13 @@ model_template_for(const struct model *m, bool with_tools)
 	return i < 0 ? NULL : &m->template[i];
 }
 
+bool
+model_content_is_list(const struct model *m, const struct model_template *t)
+{
+	return m->content == MODEL_CONTENT_OPENAI ||
+	       (m->content == MODEL_CONTENT_AUTO && t->openai);
+}
+
 /* --- what /v1/messages finds out of a template when the engine starts ------------------------ */
 
 struct probe {
@@ -169,10 +176,12 @@ refuses_late_system(struct probe *p, const struct jinja *jinja)
 {
 	struct value m[] = {message(p, "system", "t"), message(p, "user", "t"),
 			    message(p, "system", "t"), message(p, "user", "t")};
-	struct value_dict *context = value_dict_new(&p->bump, 2);
+	struct value_dict *context = value_dict_new(&p->bump, 3);
 	struct value v;
 
-	if (!context || !value_put_str(context, "messages", value_list(m, 4)) ||
+	/* Its environment has no strftime_now: a template that asks for the date fails, too. */
+	if (!context || !value_put_str(context, "strftime_now", value_none()) ||
+	    !value_put_str(context, "messages", value_list(m, 4)) ||
 	    !value_put_str(context, "add_generation_prompt", value_bool(false)))
 		return true;
 	v = value_of_dict(context);
@@ -186,8 +195,7 @@ with_effort(struct probe *p, const struct model *m, const struct model_template 
 {
 	struct value_dict *context = value_dict_new(&p->bump, 16), *part;
 	struct value hi = message(p, "user", "Hi"), parts, v, kept;
-	bool openai = m->content == MODEL_CONTENT_OPENAI ||
-		      (m->content == MODEL_CONTENT_AUTO && t->openai);
+	bool openai = model_content_is_list(m, t);
 	bool fine = context != NULL;
 
 	if (openai) {

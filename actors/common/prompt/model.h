@@ -33,7 +33,8 @@ struct value;
 #define MODEL_WHY_BYTES 512u            /* room for a reason, NUL included */
 
 enum model_content {                    /* vLLM --chat-template-content-format */
-	MODEL_CONTENT_AUTO,             /* by what the template does with message.content */
+	MODEL_CONTENT_AUTO,             /* by what the template does with message.content, as vLLM
+	                                   0.32 looks (earlier ones did not look into macros) */
 	MODEL_CONTENT_STRING,
 	MODEL_CONTENT_OPENAI,
 };

@@ -73,4 +73,5 @@ int model_templates_open(struct model *m, char *why, size_t why_len);
 void model_templates_close(struct model *m);
 const struct model_template *model_template_for(const struct model *m, bool with_tools);
 	/* NULL: the model has none for that. */
+bool model_content_is_list(const struct model *m, const struct model_template *t);
 void model_probe(struct model *m);      /* system_first, effort_none: by trying the templates */

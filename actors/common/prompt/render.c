@@ -195,8 +195,8 @@ own_template(struct rendering *r)
 		return failed(r->p, err, &e);
 	r->jinja = jinja;
 	r->source = source;
-	r->openai = m->content == MODEL_CONTENT_OPENAI ||
-		    (m->content == MODEL_CONTENT_AUTO && jinja_loops_over_content(jinja));
+	r->openai = model_content_is_list(m, &(struct model_template){
+		.openai = jinja_loops_over_content(jinja)});
 	r->developer = memmem(source.p, source.len, "\"developer\"", 11) ||
 		       memmem(source.p, source.len, "'developer'", 11);
 	fine = with_template(r);
@@ -219,8 +219,7 @@ render_ask(struct prompt_maker *p, const struct prompt_ask *ask)
 		return prompt_stop(p, PROMPT_REFUSED, "the model has no chat template");
 	r.jinja = t->jinja;
 	r.source = t->source;
-	r.openai = p->m->content == MODEL_CONTENT_OPENAI ||
-		   (p->m->content == MODEL_CONTENT_AUTO && t->openai);
+	r.openai = model_content_is_list(p->m, t);
 	r.developer = t->developer;
 	return with_template(&r);
 }
