@@ -1,7 +1,8 @@
 /* tests/bench/bench_request.c -- what a request costs until it is known who holds it: prompt.py
  * runs it.
  *
- *      bench_request render TEMPLATE CONTEXT    us bytes; with a further word the text instead
+ *      bench_request render TEMPLATE CONTEXT [N]  us bytes: the best of RENDER_BATCHES batches of N
+ *                                               renders, 200 if not said; 0: the text instead
  *      bench_request turn MODEL FIRST BODY...   a conversation, then others that go on from it: ms
  *                                               of request, hashes and match, the median; tokens,
  *                                               blocks held
@@ -24,7 +25,6 @@
 
 #define BLOCK           16u                     /* tokens */
 #define TURN_BLOCKS     64u                     /* what one turn adds, at most */
-#define RENDERS         200u                    /* of one batch; the best of RENDER_BATCHES */
 #define RENDER_BATCHES  15u
 #define CACHE_BYTES     ((size_t)64 << 20)      /* segments */
 #define RENDER_BYTES    ((size_t)64 << 20)
@@ -32,7 +32,7 @@
 /* ---- templates ---- */
 
 static void
-render(const char *template, const char *context, bool print)
+render(const char *template, const char *context, unsigned renders)
 {
 	struct jinja *jinja;
 	struct jinja_error err;
@@ -49,18 +49,18 @@ render(const char *template, const char *context, bool print)
 	text_init(&out, RENDER_BYTES);
 	if (value_from_json(&kept, map_file(context), &value, &why, NULL) < 0)
 		fail("%s: %s", context, why);
-	for (unsigned batch = 0; batch < (print ? 1 : RENDER_BATCHES); batch++) {
+	for (unsigned batch = 0; batch < (renders ? RENDER_BATCHES : 1); batch++) {
 		uint64_t start = cpu_ns();
 
-		for (unsigned i = 0; i < (print ? 1 : RENDERS); i++) {
+		for (unsigned i = 0; i < (renders ? renders : 1); i++) {
 			bump_reset(&bump);
 			text_clear(&out);
 			if (jinja_render(jinja, &value, NULL, &bump, &out, &err) < 0)
 				fail("%s:%u: %s", template, err.line, err.text);
 		}
-		best_us = lesser(best_us, ms_since(start) * 1e3 / RENDERS);
+		best_us = lesser(best_us, ms_since(start) * 1e3 / (renders ? renders : 1));
 	}
-	if (print)
+	if (renders == 0)
 		fwrite(out.p, 1, out.len, stdout);
 	else
 		printf("%.3f %zu\n", best_us, out.len);
@@ -184,7 +184,7 @@ main(int argc, char **argv)
 	const char *what = argc > 3 ? argv[1] : "";
 
 	if (strcmp(what, "render") == 0)
-		render(argv[2], argv[3], argc > 4);
+		render(argv[2], argv[3], argc > 4 ? (unsigned)atoi(argv[4]) : 200);
 	else if (strcmp(what, "turn") == 0 && argc > 4)
 		turns(argv[2], argv[3], argv + 4);
 	else if (strcmp(what, "cold") == 0)
