@@ -241,6 +241,30 @@ escape(struct parse *in, struct scan_set *set, uint32_t *ret_c)
 	return 0;
 }
 
+/* \w in brackets is not all of \w: Oniguruma leaves out these numbers below U+0100, as asked of
+ * Hugging Face's tokenizers 0.23.3.  The other properties are the same in both places. */
+static int
+add_word_in_class(struct parse *in, struct scan_set *set, bool inverted)
+{
+	static const struct unicode_range out[] = {{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}};
+	struct scan_set word = {0}, others = {0};
+	int r = set_add_ranges(&others, out, sizeof out / sizeof *out);
+
+	if (r == 0)
+		r = set_invert(&others);
+	if (r == 0)
+		r = add_property(in, &word, SLICE_LIT("w"), false);
+	if (r == 0)
+		r = set_intersect(&word, &others);
+	if (r == 0 && inverted)
+		r = set_invert(&word);
+	if (r == 0)
+		r = set_add_ranges(set, word.r, word.n);
+	set_free(&word);
+	set_free(&others);
+	return r;
+}
+
 static int class_of(struct parse *in, struct scan_set *ret);
 
 /* One item of a class: a nested one, an escape, a character, a range. */
@@ -264,10 +288,15 @@ class_item(struct parse *in, struct scan_set *set)
 		return r;
 	}
 	if (take(in, "\\")) {
-		bool backspace = take(in, "b");
-
-		first = '\b';
-		r = backspace ? 0 : escape(in, set, &first);
+		first = UINT32_MAX;
+		if (take(in, "b")) {
+			first = '\b';
+			r = 0;
+		} else if (next_is(in, "w") || next_is(in, "W")) {
+			r = add_word_in_class(in, set, *in->p++ == 'W');
+		} else {
+			r = escape(in, set, &first);
+		}
 		if (r < 0)
 			return r;
 		if (first == UINT32_MAX) {
