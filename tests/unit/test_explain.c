@@ -55,6 +55,9 @@ Test(explain, a_choice_names_every_candidate_its_numbers_and_who_was_removed_by_
 	cr_assert_str_eq(word(d, "minimize"), "PredictedTTFT");
 	cr_assert_str_eq(word(d, "token_source"), "ids");
 	cr_assert_eq(number(d, "prompt_tokens"), 500);
+	cr_assert_eq(number(d, "exact_tokens"), 500);
+	cr_assert(json_is_null(json_object_get(d, "token_trust")), "nobody else's are compared");
+	cr_assert(json_is_null(json_object_get(d, "token_note")), "all of it is known");
 	cr_assert_eq(number(d, "max_tokens"), 7);
 	cr_assert_eq(number(d, "blocks"), 31);
 	cr_assert(json_is_null(json_object_get(d, "status")));
@@ -131,4 +134,33 @@ Test(explain, what_is_no_decision_record_is_refused)
 	head->kind = JOURNAL_OUTCOME;
 	cr_assert_eq(explain_decision(buf, len, &w.rows, &d), -EBADMSG);
 	end(&w);
+}
+
+Test(explain, a_prompt_that_is_not_known_whole_says_how_far_it_is_and_why)
+{
+	struct {
+		struct journal_record head;
+		struct journal_decision d;
+	} r = {
+		.head = {.kind = JOURNAL_DECISION, .request_id = 5},
+		.d = {.verdict = VERDICT_CHOOSE, .token_source = TOKENS_NATIVE, .trust = 1,
+		      .exact_tokens = 48, .note = "an image"},
+	};
+	char *text = NULL;
+	size_t len = 0;
+	json_t *d;
+
+	cr_assert_eq(explain_decision(&r, sizeof r, NULL, &d), 0);
+	cr_assert_str_eq(word(d, "token_source"), "native");
+	cr_assert_str_eq(word(d, "token_trust"), "exact");
+	cr_assert_eq(number(d, "exact_tokens"), 48);
+	cr_assert_str_eq(word(d, "token_note"), "an image");
+	FILE *to = open_memstream(&text, &len);
+
+	explain_print(to, d);
+	fclose(to);
+	cr_assert(strstr(text, "tokens (native, exact)"), "%s", text);
+	cr_assert(strstr(text, "of the prompt 48 tokens are known: an image"), "%s", text);
+	free(text);
+	json_decref(d);
 }
