@@ -51,7 +51,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text_clear(&out);
 	r = value_from_json(&bump, doc, &v, &why, NULL);
 	theirs = json_loadb(doc.p, doc.len, FLAGS, &e);
-	if (theirs && r < 0 && r != -EMSGSIZE && r != -ENOMEM && size < 4000)
+	/* jansson takes a NUL behind the document for its end */
+	if (theirs && r < 0 && r != -EMSGSIZE && r != -ENOMEM && !memchr(data, 0, size))
 		abort();
 	if (r == 0 && value_to_json(v, NULL, &out, &why) == 0) {
 		if (value_text_whole(text_slice(&out)))
