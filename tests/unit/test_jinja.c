@@ -123,6 +123,13 @@ Test(jinja, else_is_for_loops_of_which_no_round_reached_its_end)
 	      "{% endfor %}", "{}", "1");
 }
 
+Test(jinja, a_macro_knows_its_own_name_and_parameters)
+{
+	gives("{% macro f(a, b='x') %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, 2, 3, k=4) }}"
+	      "{{ f.name }}{{ f.arguments }}{{ f }}", "{}",
+	      "(3,){'k': 4}f('a', 'b')<Macro 'f'>");
+}
+
 Test(jinja, a_generator_is_walked_once)
 {
 	gives("{% set g = xs|select('odd') %}{{ g|list }}{{ g|list }}", "{\"xs\": [1, 2, 3]}",

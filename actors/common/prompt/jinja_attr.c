@@ -110,7 +110,7 @@ macro_property(struct run *run, const struct macro *m, struct slice name)
 	if (slice_eq_str(name, "arguments")) {
 		for (uint32_t i = 0; i < body->params.n; i++)
 			run_push(run, &items, body->params.node[i]->value);
-		return value_list_of(&items);
+		return value_tuple(items.item, items.n);
 	}
 	if (slice_eq_str(name, "catch_kwargs"))
 		return value_bool(body->kwargs);
