@@ -1,8 +1,9 @@
 """deploy/get-tokenizer puts a model's files where it is told, whole, never over others, and says what is wrong.
 With npm's registry out of reach only the refusals are tried, and the rest is skipped."""
-import pathlib, subprocess, sys, tempfile
+import os, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("PM_BIN", ROOT / "build/release/bin"))
 
 
 def get(*args, **kw):
@@ -25,4 +26,6 @@ with tempfile.TemporaryDirectory(prefix="pointsman-get-") as tmp:
         print("SKIPPED but for its refusals: " + r.stderr.strip())
         sys.exit(77)
     assert {p.name for p in pathlib.Path(tmp, "b").iterdir()} == {"tokenizer.json", "tokenizer_config.json"}, r
+    r2 = subprocess.run([BIN / "pointsctl", "tokenize", "--model", f"{tmp}/b"], input="Hello world", capture_output=True, text=True)
+    assert r2.returncode == 0 and r2.stdout.split() == ["22557", "1526"], r2       # as Hugging Face says of this file
     assert "licence" in r.stderr and len(r.stdout.splitlines()) == 2, r
