@@ -39,7 +39,7 @@ struct finish {
 static void *
 room(struct finish *f, struct section *s, size_t len)
 {
-	if (len > s->cap - s->len) {
+	if (!s->p || len > s->cap - s->len) {
 		size_t cap = s->len + len + s->len / 2 + 1024;
 		char *p = realloc(s->p, cap);
 
