@@ -223,6 +223,7 @@ aside_read(struct aside *a, struct view_ingress *from, uint32_t slot, uint32_t s
 	j->body = body;
 	memcpy(j->client, client, sizeof j->client);
 	j->turn = turn_of(a, client);
+	j->since_ns = clock_mono();
 	j->next = a->jobs;
 	a->jobs = j;
 	feed(a);
@@ -234,6 +235,7 @@ aside_make(struct aside *a, struct aside_job *job, const struct model *model)
 {
 	job->model = model;
 	job->turn = turn_of(a, job->client);
+	job->since_ns = clock_mono();
 	job->state = ASIDE_MAKING;
 	feed(a);
 }
@@ -269,6 +271,19 @@ aside_collect(struct aside *a, struct token_key *ret_key, bool *ret_dropped)
 		*ret_dropped = j->dropped;
 		if (j->dropped)
 			job_free(a, j);
+		return true;
+	}
+	return false;
+}
+
+bool
+aside_late(struct aside *a, mono_ns now, struct token_key *ret_key)
+{
+	for (struct aside_job *j = a->jobs; j; j = j->next) {
+		if (!waits(j) || now < j->since_ns + ASIDE_LATE_NS)
+			continue;
+		*ret_key = aside_key(j->from, j->slot, j->slot_gen);
+		job_free(a, j);
 		return true;
 	}
 	return false;

@@ -22,6 +22,7 @@
 
 #define ASIDE_THREADS 2u
 #define ASIDE_BYTES   65536u            /* bodies from here on; less is read in the loop's turn */
+#define ASIDE_LATE_NS 3000000000ull     /* in the queue so long: below timeouts.policyAnswer */
 
 enum aside_state {
 	ASIDE_READING,                  /* its view is being made, or waits for a thread */
@@ -41,6 +42,7 @@ struct aside_job {
 	bool dropped;                   /* nobody wants it any more */
 	uint8_t client[16];
 	uint64_t turn;
+	mono_ns since_ns;               /* it waits for a thread, or has one */
 	struct openai_view view;        /* READ on, where read is 0 */
 	int read;                       /* of openai_view_parse */
 	const char *why;                /* likewise */
@@ -70,6 +72,8 @@ void aside_make(struct aside *a, struct aside_job *job, const struct model *mode
 	/* Go on with its ids; it is READ. */
 bool aside_collect(struct aside *a, struct token_key *ret_key, bool *ret_dropped);
 	/* One job is READ or MADE; dropped: it is gone, and its bytes are read by nobody now. */
+bool aside_late(struct aside *a, mono_ns now, struct token_key *ret_key);
+	/* One that no thread has come to for ASIDE_LATE_NS is gone: decide without. */
 
 void aside_done(struct aside *a, struct aside_job *job);        /* its question is answered */
 bool aside_drop(struct aside *a, const struct view_ingress *from, uint32_t slot,

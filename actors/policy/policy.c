@@ -625,8 +625,11 @@ static void
 policy_on_tick(void *priv, mono_ns now)
 {
 	struct policy *me = priv;
+	struct token_key key;
 
 	view_tick(&me->view, now);
+	while (me->aside && aside_late(me->aside, now, &key))
+		decide_waiting(me, true, &key, true);
 }
 
 /* Everybody who asked us asks somebody else by now, or is ending too.  What is owed is said. */

@@ -155,3 +155,27 @@ Test(aside, an_ingress_that_goes_is_waited_for_and_no_other)
 	aside_free(&a);
 	free((void *)(uintptr_t)other.p);
 }
+
+Test(aside, what_no_thread_comes_to_is_given_up_and_what_one_reads_is_not)
+{
+	struct slice body = body_of(LARGE);
+	struct aside *a;
+	struct token_key key;
+	bool dropped;
+
+	cr_assert_eq(aside_new(&a, NULL), 0);
+	for (uint32_t slot = 1; slot <= 4; slot++)
+		read_one(a, &first, slot, body, alice);
+	cr_assert(!aside_late(a, clock_mono(), &key));
+	for (unsigned n = 0; n < 2; n++) {
+		cr_assert(aside_late(a, clock_mono() + ASIDE_LATE_NS, &key));
+		cr_assert_gt((uint32_t)key.lo, 2, "the first two have begun");
+	}
+	cr_assert(!aside_late(a, clock_mono() + ASIDE_LATE_NS, &key));
+	for (unsigned n = 0; n < 2; n++)
+		collect(a, &key, &dropped);
+	cr_assert_eq(aside_find(a, &first, 1, 1)->state, ASIDE_READ);
+	cr_assert_null(aside_find(a, &first, 4, 1));
+	aside_free(&a);
+	free((void *)(uintptr_t)body.p);
+}
