@@ -63,15 +63,16 @@ bpe_free(struct bpe_work *w)
 static inline const struct tokenizer_merge *
 pair_find(const struct bpe_tables *t, uint32_t left, uint32_t right)
 {
-	uint32_t i = tokenizer_hash_merge(left, right) & t->merges_mask;
+	uint32_t hash = tokenizer_hash_merge(left, right), i = hash & t->merges_mask;
 
 	for (unsigned n = 0; n < TOKENIZER_PROBES; n++, i = (i + 1) & t->merges_mask) {
-		const struct tokenizer_merge *m = &t->merges[i];
+		uint32_t slot = t->merge_slots[i], at = (slot & ~TOKENIZER_SLOT_TAG) - 1;
 
-		if (m->left == left && m->right == right)
-			return m;
-		if (m->left == TOKENIZER_NONE)
+		if (slot == 0)
 			return NULL;
+		if (((slot ^ hash) & TOKENIZER_SLOT_TAG) == 0 && at < t->n_merges &&
+		    t->merges[at].left == left && t->merges[at].right == right)
+			return &t->merges[at];
 	}
 	return NULL;
 }
@@ -116,12 +117,13 @@ word_find(const struct bpe_tables *t, struct key k, size_t n, uint64_t hash)
 	uint32_t i = (uint32_t)hash & t->words_mask;
 
 	for (unsigned probe = 0; probe < TOKENIZER_PROBES; probe++, i = (i + 1) & t->words_mask) {
-		const struct tokenizer_word *w = &t->words[i];
+		uint32_t slot = t->word_slots[i], at = (slot & ~TOKENIZER_SLOT_TAG) - 1;
 
-		if (w->a == k.a && w->b == b)
-			return w->id;
-		if (w->b == 0)
+		if (slot == 0)
 			break;
+		if (((slot ^ (uint32_t)hash) & TOKENIZER_SLOT_TAG) == 0 && at < t->n_words &&
+		    t->words[at].a == k.a && t->words[at].b == b)
+			return t->words[at].id;
 	}
 	return TOKENIZER_NONE;
 }
@@ -234,11 +236,12 @@ lane_merge(const struct bpe_tables *t, struct bpe_lane *f)
 	f->alive--;
 	f->at = i;
 	if (k < f->n)
-		__builtin_prefetch(&t->merges[tokenizer_hash_merge(f->id[i], f->id[k]) &
-					      t->merges_mask]);
+		__builtin_prefetch(&t->merge_slots[tokenizer_hash_merge(f->id[i], f->id[k]) &
+						   t->merges_mask]);
 	if (i > 0)
-		__builtin_prefetch(&t->merges[tokenizer_hash_merge(f->id[f->prev[i]], f->id[i]) &
-					      t->merges_mask]);
+		__builtin_prefetch(&t->merge_slots[tokenizer_hash_merge(f->id[f->prev[i]],
+									f->id[i]) &
+						   t->merges_mask]);
 	return true;
 }
 
@@ -677,7 +680,7 @@ batch_add(struct batch *b, const char *p, size_t n, size_t left)
 
 		/* First ask for all that the tables will be read at, then read it. */
 		if (n <= 11)
-			__builtin_prefetch(&b->t->words[(uint32_t)hash & b->t->words_mask]);
+			__builtin_prefetch(&b->t->word_slots[(uint32_t)hash & b->t->words_mask]);
 		__builtin_prefetch(cache_at(b->w, hash));
 		b->piece[b->n].hash = hash;
 	}

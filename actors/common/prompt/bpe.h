@@ -30,11 +30,13 @@ struct bpe_tables {
 	const struct tokenizer_long *longs;
 	const struct tokenizer_merge *merges;
 	const struct tokenizer_pair *pairs;     /* NULL: symbols are no bytes */
+	const uint32_t *word_slots, *merge_slots;
 	const uint32_t *symbols;
 	const char *bytes;
 	uint64_t n_bytes;
 	uint64_t identity;
 	uint32_t words_mask, longs_mask, merges_mask;
+	uint32_t n_words, n_merges;
 	uint32_t flags, unknown;
 	uint64_t crossed[4];
 };

@@ -5,39 +5,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "actors/common/prompt/bpe.h"
-#include "actors/common/prompt/build.h"
-#include "actors/common/prompt/normalize.h"
+#include "actors/common/prompt/compile_private.h"
 
 #define ALIGN 64u
-#define ADDED_LEN_MAX 512u              /* and so the depth of the trie */
 #define BLANK "\xe2\x96\x81"            /* U+2581 */
 
-struct token_bytes {
-	uint32_t off, len;              /* in finish.bytes; len 0: it stands for none */
-};
-
-struct section {
-	char *p;
-	size_t len, cap;
-};
-
-struct finish {
-	struct build *b;
-	struct section bytes;           /* of the tokens; then contents, patterns */
-	struct token_bytes *token;      /* as build.tokens */
-	bool *whole;                    /* a piece of its text becomes it at once */
-	struct tokenizer_head head;
-	struct section section[SECTIONS];
-	struct bpe_tables tables;       /* over the sections, as far as they are */
-	struct bpe_work work;
-	uint32_t byte_symbol[256];
-	bool all_bytes;                 /* each has a symbol */
-	bool closed;                    /* no pair has a symbol that is not its own text */
-};
-
-static void *
-room(struct finish *f, struct section *s, size_t len)
+void *
+compile_room(struct finish *f, struct section *s, size_t len)
 {
 	if (!s->p || len > s->cap - s->len) {
 		size_t cap = s->len + len + s->len / 2 + 1024;
@@ -54,11 +28,11 @@ room(struct finish *f, struct section *s, size_t len)
 	return s->p + s->len - len;
 }
 
-static uint32_t
-add_bytes(struct finish *f, struct slice s)
+uint32_t
+compile_bytes(struct finish *f, struct slice s)
 {
 	uint32_t off = (uint32_t)f->bytes.len;
-	char *to = room(f, &f->bytes, s.len);
+	char *to = compile_room(f, &f->bytes, s.len);
 
 	if (to && s.len)
 		memcpy(to, s.p, s.len);
@@ -114,7 +88,7 @@ spell(struct finish *f)
 	for (size_t i = 0; i < b->n_tokens && !b->error; i++) {
 		struct slice s = build_slice(b, b->tokens[i].off, b->tokens[i].len);
 		uint32_t off = (uint32_t)f->bytes.len;
-		char *to = room(f, &f->bytes, s.len);
+		char *to = compile_room(f, &f->bytes, s.len);
 		size_t n = s.len;
 
 		if (!to)
@@ -183,43 +157,101 @@ merges_of_ranks(struct finish *f)
 	}
 }
 
-/* The table of the list; the last of equal pairs counts. */
+/* Slots over n things of those hashes, for each its place + 1. */
+static uint32_t
+slots_make(struct finish *f, enum tokenizer_section which, const uint32_t *hash, size_t n)
+{
+	struct section *s = &f->section[which];
+
+	for (size_t size = table_size(n); !f->b->error; size *= 2) {
+		bool fits = true;
+
+		s->len = 0;
+		uint32_t *slot = compile_room(f, s, size * sizeof(*slot));
+
+		if (!slot)
+			break;
+		memset(slot, 0, size * sizeof(*slot));
+		for (size_t k = 0; k < n && fits; k++) {
+			size_t i = hash[k] & (size - 1);
+			unsigned probe = 0;
+
+			for (; slot[i]; i = (i + 1) & (size - 1))
+				probe++;
+			slot[i] = (hash[k] & TOKENIZER_SLOT_TAG) | (uint32_t)(k + 1);
+			fits = probe < TOKENIZER_PROBES - 1;
+		}
+		if (fits)
+			return (uint32_t)(size - 1);
+		if (size > (1u << 28))
+			build_fail(f->b, -E2BIG, "more than a table holds");
+	}
+	return 0;
+}
+
+static int
+by_rank(const void *a, const void *b)
+{
+	const struct build_merge *x = a, *y = b;
+
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static int
+by_pair(const void *a, const void *b)
+{
+	const struct build_merge *x = a, *y = b;
+
+	if (x->left != y->left)
+		return x->left < y->left ? -1 : 1;
+	if (x->right != y->right)
+		return x->right < y->right ? -1 : 1;
+	return by_rank(a, b);
+}
+
+/* A pair that is listed twice has the later rank, as Hugging Face's map of them. */
+static void
+drop_equal_pairs(struct build *b)
+{
+	size_t n = 0;
+
+	qsort(b->merges, b->n_merges, sizeof(*b->merges), by_pair);
+	for (size_t i = 0; i < b->n_merges; i++) {
+		bool again = i + 1 < b->n_merges && b->merges[i].left == b->merges[i + 1].left &&
+			     b->merges[i].right == b->merges[i + 1].right;
+
+		if (!again)
+			b->merges[n++] = b->merges[i];
+	}
+	b->n_merges = n;
+}
+
 static void
 merge_table(struct finish *f)
 {
 	struct build *b = f->b;
+	uint32_t *hash = malloc((b->n_merges + 1) * sizeof(*hash));
 	struct section *s = &f->section[SECTION_MERGES];
 
-	for (size_t size = table_size(b->n_merges); !b->error; size *= 2) {
-		bool fits = true;
+	s->len = 0;
+	struct tokenizer_merge *m = compile_room(f, s, b->n_merges * sizeof(*m));
 
-		s->len = 0;
-		struct tokenizer_merge *m = room(f, s, size * sizeof(*m));
+	if (!hash || (b->n_merges && !m)) {
+		build_fail(b, -ENOMEM, "no memory");
+	} else {
+		for (size_t i = 0; i < b->n_merges; i++) {
+			const struct build_merge *from = &b->merges[i];
 
-		if (!m)
-			return;
-		memset(m, 0xff, size * sizeof(*m));
-		for (size_t k = 0; k < b->n_merges && fits; k++) {
-			const struct build_merge *from = &b->merges[k];
-			size_t i = tokenizer_hash_merge(from->left, from->right) & (size - 1);
-			unsigned probe = 0;
-
-			while (m[i].left != TOKENIZER_NONE &&
-			       (m[i].left != from->left || m[i].right != from->right)) {
-				i = (i + 1) & (size - 1);
-				probe++;
-			}
 			m[i] = (struct tokenizer_merge){from->left, from->right, from->rank,
 							from->id};
-			fits = probe < TOKENIZER_PROBES;
+			hash[i] = tokenizer_hash_merge(from->left, from->right);
 		}
+		f->tables.merges_mask = slots_make(f, SECTION_MERGE_SLOTS, hash, b->n_merges);
+		f->tables.merge_slots = (const uint32_t *)(void *)f->section[SECTION_MERGE_SLOTS].p;
 		f->tables.merges = m;
-		f->tables.merges_mask = (uint32_t)(size - 1);
-		if (fits)
-			return;
-		if (size > (1u << 28))
-			build_fail(b, -E2BIG, "merges that no table holds");
+		f->tables.n_merges = (uint32_t)b->n_merges;
 	}
+	free(hash);
 }
 
 /* The symbols a token's own text begins as; 0 when some character has none. */
@@ -309,6 +341,7 @@ reduce(struct finish *f)
 		b->merges = kept;
 		b->n_merges = n_kept;
 		f->closed = true;
+		qsort(kept, n_kept, sizeof(*kept), by_rank);
 		merge_table(f);
 	} else {
 		free(kept);
@@ -320,7 +353,7 @@ pair_table(struct finish *f)
 {
 	if (!f->b->byte_level || !f->all_bytes || f->b->error)
 		return;
-	struct tokenizer_pair *p = room(f, &f->section[SECTION_PAIRS], 65536 * sizeof(*p));
+	struct tokenizer_pair *p = compile_room(f, &f->section[SECTION_PAIRS], 65536 * sizeof(*p));
 
 	for (uint32_t i = 0; p && i < 65536; i++) {
 		const struct tokenizer_merge *m = bpe_pair(&f->tables, f->byte_symbol[i >> 8],
@@ -340,36 +373,31 @@ is_whole(const struct finish *f, size_t i)
 	return f->token[i].len > 0 && (f->b->ignore_merges || f->whole[i]);
 }
 
-static bool
-word_table(struct finish *f, size_t size)
+static void
+word_table(struct finish *f, size_t n)
 {
 	struct build *b = f->b;
-	struct section *s = &f->section[SECTION_WORDS];
+	uint32_t *hash = malloc((n + 1) * sizeof(*hash));
+	struct tokenizer_word *w = compile_room(f, &f->section[SECTION_WORDS], n * sizeof(*w));
+	size_t at = 0;
 
-	s->len = 0;
-	struct tokenizer_word *w = room(f, s, size * sizeof(*w));
-
-	if (!w)
-		return true;
-	memset(w, 0, size * sizeof(*w));
-	f->head.words_mask = (uint32_t)(size - 1);
-	for (size_t t = 0; t < b->n_tokens; t++) {
+	if (!hash || (n && !w))
+		build_fail(b, -ENOMEM, "no memory");
+	for (size_t t = 0; t < b->n_tokens && !b->error; t++) {
 		struct slice text = token_text(f, t);
 		uint64_t key[2] = {0};
 
 		if (!is_whole(f, t) || text.len > 11)
 			continue;
 		memcpy(key, text.p, text.len);
-		size_t i = tokenizer_hash_word(key[0], key[1]) & (size - 1);
-
-		for (unsigned probe = 0; w[i].b; i = (i + 1) & (size - 1))
-			if (++probe == TOKENIZER_PROBES)
-				return false;
-		w[i] = (struct tokenizer_word){
+		hash[at] = (uint32_t)tokenizer_hash_word(key[0], key[1]);
+		w[at++] = (struct tokenizer_word){
 			key[0], (uint32_t)key[1] | (uint32_t)text.len << 24, b->tokens[t].id,
 		};
 	}
-	return true;
+	if (!b->error)
+		f->head.words_mask = slots_make(f, SECTION_WORD_SLOTS, hash, at);
+	free(hash);
 }
 
 static bool
@@ -379,7 +407,7 @@ long_table(struct finish *f, size_t size)
 	struct section *s = &f->section[SECTION_LONGS];
 
 	s->len = 0;
-	struct tokenizer_long *l = room(f, s, size * sizeof(*l));
+	struct tokenizer_long *l = compile_room(f, s, size * sizeof(*l));
 
 	if (!l)
 		return true;
@@ -410,9 +438,7 @@ whole_tables(struct finish *f)
 	for (size_t i = 0; i < f->b->n_tokens; i++)
 		if (is_whole(f, i))
 			*(f->token[i].len > 11 ? &n_longs : &n_words) += 1;
-	for (size_t size = table_size(n_words); !f->b->error && !word_table(f, size); size *= 2)
-		if (size > (1u << 28))
-			build_fail(f->b, -E2BIG, "tokens that no table holds");
+	word_table(f, n_words);
 	for (size_t size = table_size(n_longs); !f->b->error && !long_table(f, size); size *= 2)
 		if (size > (1u << 28))
 			build_fail(f->b, -E2BIG, "tokens that no table holds");
@@ -442,220 +468,6 @@ crossed(struct finish *f)
 	}
 }
 
-/* --- added tokens --- */
-
-struct trie {
-	struct finish *f;
-	const struct slice *text;       /* sorted */
-	const uint32_t *added;          /* where in ADDED each is */
-};
-
-/* The node of texts [low, high), which share their first `depth` bytes. */
-static uint32_t
-trie_node(struct trie *t, size_t low, size_t high, size_t depth)
-{
-	struct finish *f = t->f;
-	struct section *nodes = &f->section[SECTION_NODES], *edges = &f->section[SECTION_EDGES];
-	uint32_t me = (uint32_t)(nodes->len / sizeof(struct tokenizer_node)), n = 0;
-	struct tokenizer_node node = {.added = TOKENIZER_NONE};
-
-	if (!room(f, nodes, sizeof(node)))
-		return 0;
-	for (; low < high && t->text[low].len == depth; low++)
-		if (node.added == TOKENIZER_NONE)
-			node.added = t->added[low];
-	for (size_t i = low; i < high; i++)
-		n += i == low || t->text[i].p[depth] != t->text[i - 1].p[depth];
-	node.edge = (uint32_t)(edges->len / sizeof(struct tokenizer_edge));
-	node.n_edges = n;
-	if (!room(f, edges, n * sizeof(struct tokenizer_edge)))
-		return 0;
-	((struct tokenizer_node *)(void *)nodes->p)[me] = node;
-	for (size_t i = low, at = node.edge; i < high; at++) {
-		size_t j = i;
-		uint32_t child;
-
-		while (j < high && t->text[j].p[depth] == t->text[i].p[depth])
-			j++;
-		child = trie_node(t, i, j, depth + 1);
-		if (f->b->error)
-			return 0;
-		((struct tokenizer_edge *)(void *)edges->p)[at] =
-			(struct tokenizer_edge){(uint8_t)t->text[i].p[depth], child};
-		i = j;
-	}
-	return me;
-}
-
-struct sorted {
-	struct slice text;
-	uint32_t added;
-};
-
-static int
-by_text(const void *a, const void *b)
-{
-	const struct sorted *x = a, *y = b;
-	size_t n = x->text.len < y->text.len ? x->text.len : y->text.len;
-	int r = n ? memcmp(x->text.p, y->text.p, n) : 0;
-
-	if (r == 0)
-		r = (x->text.len > y->text.len) - (x->text.len < y->text.len);
-	return r ? r : (x->added > y->added) - (x->added < y->added);
-}
-
-/* Of n texts: the root, or TOKENIZER_NONE. */
-static uint32_t
-trie_make(struct finish *f, struct sorted *s, size_t n)
-{
-	struct slice *text = malloc((n + 1) * sizeof(*text));
-	uint32_t *added = malloc((n + 1) * sizeof(*added)), root = TOKENIZER_NONE;
-
-	if (!text || !added) {
-		build_fail(f->b, -ENOMEM, "no memory");
-	} else if (n) {
-		qsort(s, n, sizeof(*s), by_text);
-		for (size_t i = 0; i < n; i++) {
-			text[i] = s[i].text;
-			added[i] = s[i].added;
-		}
-		root = trie_node(&(struct trie){f, text, added}, 0, n, 0);
-	}
-	free(text);
-	free(added);
-	return root;
-}
-
-/* Can an occurrence of one overlap an occurrence of the other? */
-static bool
-overlap(struct slice a, struct slice b)
-{
-	if (memmem(a.p, a.len, b.p, b.len) || memmem(b.p, b.len, a.p, a.len))
-		return true;
-	for (size_t n = 1; n < a.len && n < b.len; n++)
-		if (memcmp(a.p + a.len - n, b.p, n) == 0 || memcmp(b.p + b.len - n, a.p, n) == 0)
-			return true;
-	return false;
-}
-
-/* Those found after normalizing are found before as well if nothing normalizes, and neither their
- * order nor what stands beside them can matter. */
-static bool
-all_raw(const struct build *b)
-{
-	size_t made = 0;
-
-	if (b->n_normalizers)
-		return false;
-	for (size_t i = 0; i < b->n_added; i++) {
-		made += b->added[i].normalized;
-		if (b->added[i].flags & (ADDED_SINGLE_WORD | ADDED_LSTRIP | ADDED_RSTRIP))
-			return false;
-	}
-	if (made > 256)
-		return made == b->n_added;
-	for (size_t i = 0; i < b->n_added && made < b->n_added; i++)
-		for (size_t k = 0; k < b->n_added && b->added[i].normalized; k++)
-			if (!b->added[k].normalized &&
-			    overlap(build_slice(b, b->added[i].off, b->added[i].len),
-				    build_slice(b, b->added[k].off, b->added[k].len)))
-				return false;
-	return true;
-}
-
-/* A token that swallows the blanks behind it, and one that begins with a blank: Hugging Face finds
- * the second within what the first has taken. */
-static void
-refuse_blanks(struct build *b)
-{
-	bool takes = false, begins = false;
-
-	for (size_t i = 0; i < b->n_added; i++) {
-		char c = b->spelling.p[b->added[i].off];
-
-		takes |= (b->added[i].flags & ADDED_RSTRIP) != 0;
-		begins |= c == ' ' || (c >= '\t' && c <= '\r');
-		if (b->added[i].len > ADDED_LEN_MAX)
-			build_fail(b, -E2BIG, "an added token of %u bytes (%u are the most)",
-				   b->added[i].len, ADDED_LEN_MAX);
-	}
-	if (takes && begins)
-		build_fail(b, -ENOTSUP, "added tokens: one takes blanks along (rstrip), another "
-			   "begins with one");
-}
-
-/* The text an added token is found by. */
-static struct slice
-added_text(struct finish *f, struct normal_buffers *buffers, const struct build_added *a, bool raw)
-{
-	struct build *b = f->b;
-	struct slice s = build_slice(b, a->off, a->len);
-
-	if (!raw && normalize(b->step, b->n_normalizers, b->spelling.p, buffers, s, &s) < 0)
-		build_fail(b, -ENOMEM, "no memory");
-	return s;
-}
-
-/* Those of one pass: raw, or after normalizing.  The trie's root. */
-static uint32_t
-added_pass(struct finish *f, bool raw, bool every)
-{
-	struct build *b = f->b;
-	struct sorted *sorted = malloc((b->n_added + 1) * sizeof(*sorted));
-	struct normal_buffers buffers = {0};
-	struct section texts = {0};
-	uint32_t root = TOKENIZER_NONE;
-	size_t n = 0;
-
-	for (size_t i = 0; sorted && i < b->n_added && !b->error; i++) {
-		const struct build_added *a = &b->added[i];
-		struct tokenizer_added_token *to;
-
-		if (!every && a->normalized == raw)
-			continue;
-		struct slice s = added_text(f, &buffers, a, raw);
-		uint32_t at = (uint32_t)(f->section[SECTION_ADDED].len / sizeof(*to));
-		uint32_t off = add_bytes(f, build_slice(b, a->off, a->len));
-
-		to = room(f, &f->section[SECTION_ADDED], sizeof(*to));
-		if (!to)
-			break;
-		*to = (struct tokenizer_added_token){a->id, a->flags, off, a->len};
-		if (s.len == 0)
-			continue;
-		char *copy = room(f, &texts, s.len);
-
-		if (!copy)
-			break;
-		memcpy(copy, s.p, s.len);
-		/* texts may yet move: offsets for now. */
-		sorted[n++] = (struct sorted){{NULL, s.len}, at};
-	}
-	if (!sorted)
-		build_fail(b, -ENOMEM, "no memory");
-	for (size_t i = 0, off = 0; sorted && i < n; off += sorted[i++].text.len)
-		sorted[i].text.p = texts.p + off;
-	if (!b->error)
-		root = trie_make(f, sorted, n);
-	normal_free(&buffers);
-	free(texts.p);
-	free(sorted);
-	return root;
-}
-
-static void
-added_tokens(struct finish *f)
-{
-	struct build *b = f->b;
-	bool every = all_raw(b);
-
-	refuse_blanks(b);
-	f->head.raw_root = added_pass(f, true, every);
-	f->head.n_raw = (uint32_t)(f->section[SECTION_ADDED].len /
-				   sizeof(struct tokenizer_added_token));
-	f->head.made_root = every ? TOKENIZER_NONE : added_pass(f, false, false);
-}
-
 /* --- all of it, in place --- */
 
 static void
@@ -666,20 +478,21 @@ steps(struct finish *f)
 	f->head.n_normalizers = b->n_normalizers;
 	f->head.n_pretokenizers = b->n_steps - b->n_normalizers;
 	for (unsigned i = 0; i < b->n_steps && !b->error; i++) {
-		struct tokenizer_step *to = room(f, &f->section[SECTION_STEPS], sizeof(*to));
+		struct section *s = &f->section[SECTION_STEPS];
+		struct tokenizer_step *to = compile_room(f, s, sizeof(*to));
 
 		if (!to)
 			return;
 		*to = b->step[i];
-		to->text = add_bytes(f, build_slice(b, b->step[i].text, b->step[i].text_len));
-		to->with = add_bytes(f, build_slice(b, b->step[i].with, b->step[i].with_len));
+		to->text = compile_bytes(f, build_slice(b, b->step[i].text, b->step[i].text_len));
+		to->with = compile_bytes(f, build_slice(b, b->step[i].with, b->step[i].with_len));
 	}
 }
 
 static void
 put(struct finish *f, enum tokenizer_section which, const void *p, size_t len)
 {
-	void *to = room(f, &f->section[which], len);
+	void *to = compile_room(f, &f->section[which], len);
 
 	if (to && len)
 		memcpy(to, p, len);
@@ -741,6 +554,9 @@ model_tables(struct finish *f)
 	for (size_t i = 0; i < b->n_merges; i++)
 		if (b->merges[i].rank >= TOKENIZER_RANKS_MAX)
 			build_fail(b, -E2BIG, "a merge of rank %u", b->merges[i].rank);
+	if (b->error)
+		return;
+	drop_equal_pairs(b);
 	merge_table(f);
 	if (!b->error)
 		reduce(f);
@@ -766,7 +582,7 @@ build_finish(struct build *b, void **ret_bytes, size_t *ret_len)
 	else
 		model_tables(&f);
 	if (!b->error)
-		added_tokens(&f);
+		compile_added(&f);
 	if (!b->error)
 		steps(&f);
 	put(&f, SECTION_SYMBOLS, f.byte_symbol, sizeof(f.byte_symbol));

@@ -68,11 +68,11 @@ check_head(const struct tokenizer_head *h, const void *bytes, size_t len)
 }
 
 static bool
-is_table(const struct tokenizer *t, enum tokenizer_section which, uint32_t mask)
+is_table(const struct tokenizer *t, enum tokenizer_section which, uint32_t mask, size_t size)
 {
 	uint64_t n = (uint64_t)mask + 1;
 
-	return (n & (n - 1)) == 0 && t->head->section[which].len == n * 16;
+	return (n & (n - 1)) == 0 && t->head->section[which].len == n * size;
 }
 
 static const char *
@@ -137,9 +137,9 @@ check(const struct tokenizer *t)
 	const struct tokenizer_head *h = t->head;
 	const char *why;
 
-	if (!is_table(t, SECTION_WORDS, h->words_mask) ||
-	    !is_table(t, SECTION_LONGS, h->longs_mask) ||
-	    !is_table(t, SECTION_MERGES, h->merges_mask))
+	if (!is_table(t, SECTION_WORD_SLOTS, h->words_mask, sizeof(uint32_t)) ||
+	    !is_table(t, SECTION_LONGS, h->longs_mask, sizeof(struct tokenizer_long)) ||
+	    !is_table(t, SECTION_MERGE_SLOTS, h->merges_mask, sizeof(uint32_t)))
 		return "a table of another size than it says";
 	if (h->section[SECTION_SYMBOLS].len != 256 * sizeof(uint32_t) ||
 	    (h->section[SECTION_PAIRS].len &&
@@ -160,6 +160,10 @@ open_tables(struct tokenizer *t)
 		.longs = section(t, SECTION_LONGS),
 		.merges = section(t, SECTION_MERGES),
 		.pairs = h->section[SECTION_PAIRS].len ? section(t, SECTION_PAIRS) : NULL,
+		.word_slots = section(t, SECTION_WORD_SLOTS),
+		.merge_slots = section(t, SECTION_MERGE_SLOTS),
+		.n_words = (uint32_t)section_n(t, SECTION_WORDS, sizeof(struct tokenizer_word)),
+		.n_merges = (uint32_t)section_n(t, SECTION_MERGES, sizeof(struct tokenizer_merge)),
 		.symbols = section(t, SECTION_SYMBOLS),
 		.bytes = section(t, SECTION_BYTES),
 		.n_bytes = h->section[SECTION_BYTES].len,

@@ -3,10 +3,13 @@
  * Layout     struct tokenizer_head, then its sections, each 64-byte aligned, at offsets from the
  *            beginning; host byte order, which the magic tells.  0 bytes between.
  *
- *            WORDS    open addressing: tokens of 1..11 bytes that a whole piece can become
- *            LONGS    the same for longer ones; their bytes in BYTES
- *            MERGES   open addressing: (left, right) -> rank, id
- *            PAIRS    65,536 of the same for byte x byte, directly; byte-level only
+ *            WORDS    tokens of 1..11 bytes that a whole piece can become
+ *            LONGS    open addressing: the same for longer ones; their bytes in BYTES
+ *            MERGES   (left, right) -> rank, id
+ *            WORD_SLOTS, MERGE_SLOTS     open addressing over these two: a quarter of their size,
+ *                     and what is not there is not looked for in them.  They lie in the order of
+ *                     their ranks: what is common is together.
+ *            PAIRS    65,536 merges of byte and byte, directly; byte-level only
  *            SYMBOLS  256: id of a byte (byte-level), or of <0xNN>
  *            NODES, EDGES, ADDED    trie over the added tokens' contents
  *            STEPS    normalizers, then pre-tokenizers, in order
@@ -14,8 +17,8 @@
  *            BYTES    contents, patterns, strings
  *
  * Bounds     opening checks the sections against the length, and every index of the small ones
- *            (nodes, edges, added, steps); those of WORDS, LONGS and MERGES are never used as an
- *            index without a check.  A probe looks at TOKENIZER_PROBES entries at most.
+ *            (nodes, edges, added, steps); those of LONGS and the slots are never used as an index
+ *            without a check.  A probe looks at TOKENIZER_PROBES entries at most.
  * Version    a change of size, order or meaning of anything here, or of what an id depends on,
  *            bumps TOKENIZER_LAYOUT.
  */
@@ -24,13 +27,15 @@
 #include <stdint.h>
 
 #define TOKENIZER_MAGIC  0x6b6f7478656e696dull
-#define TOKENIZER_LAYOUT 1u
+#define TOKENIZER_LAYOUT 2u
 #define TOKENIZER_PROBES 32u
-#define TOKENIZER_RANKS_MAX (1u << 24)  /* rank * 128 + place fits 31 bits */
+#define TOKENIZER_RANKS_MAX (1u << 23)  /* rank * 128 + place fits 31 bits */
+#define TOKENIZER_SLOT_TAG  0xff000000u /* of a slot: bits of the hash; the rest: place + 1 */
 #define TOKENIZER_STEPS_MAX 16u
 
 enum tokenizer_section {
-	SECTION_WORDS, SECTION_LONGS, SECTION_MERGES, SECTION_PAIRS, SECTION_SYMBOLS,
+	SECTION_WORDS, SECTION_LONGS, SECTION_MERGES, SECTION_WORD_SLOTS, SECTION_MERGE_SLOTS,
+	SECTION_PAIRS, SECTION_SYMBOLS,
 	SECTION_NODES, SECTION_EDGES, SECTION_ADDED, SECTION_STEPS, SECTION_BEFORE, SECTION_AFTER,
 	SECTION_BYTES, SECTIONS,
 };
@@ -55,14 +60,14 @@ struct tokenizer_head {
 	struct tokenizer_span section[SECTIONS];
 	uint32_t vocabulary;            /* largest id, plus one */
 	uint32_t unknown;               /* unk_token's id, or TOKENIZER_NONE */
-	uint32_t words_mask, longs_mask, merges_mask;   /* entries less one, a power of two */
+	uint32_t words_mask, longs_mask, merges_mask;   /* slots less one, a power of two */
 	uint32_t n_normalizers, n_pretokenizers;        /* in STEPS */
 	uint32_t n_raw;                 /* the first of ADDED are found before normalizing, .. */
 	uint32_t raw_root, made_root;   /* .. by the trie there; the others by this; or NONE */
 	uint64_t crossed[4];            /* bit b: some token has byte b right before U+2581 */
 };
 
-struct tokenizer_word {                 /* len 0: none */
+struct tokenizer_word {
 	uint64_t a;                     /* bytes 0..7, zeros behind them */
 	uint32_t b;                     /* bytes 8..10, and the length on top */
 	uint32_t id;
@@ -72,7 +77,7 @@ struct tokenizer_long {                 /* len 0: none */
 	uint32_t hash, off, len, id;
 };
 
-struct tokenizer_merge {                /* left TOKENIZER_NONE: none */
+struct tokenizer_merge {
 	uint32_t left, right, rank, id;
 };
 
