@@ -215,7 +215,8 @@ drop_equal_pairs(struct build *b)
 {
 	size_t n = 0;
 
-	qsort(b->merges, b->n_merges, sizeof(*b->merges), by_pair);
+	if (b->n_merges)
+		qsort(b->merges, b->n_merges, sizeof(*b->merges), by_pair);
 	for (size_t i = 0; i < b->n_merges; i++) {
 		bool again = i + 1 < b->n_merges && b->merges[i].left == b->merges[i + 1].left &&
 			     b->merges[i].right == b->merges[i + 1].right;
