@@ -28,7 +28,8 @@ static const char small[] =
 	"\"<a>\",\"normalized\":"
 	"false,\"rstrip\":true},{\"content\":\"yy\",\"normalized\":true,\"single_word\":true}],"
 	"\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"abab\":3,\"\\u0120\":4,"
-	"\"\\u0120ab\":5,\"abababababab\":6,\"1\":7},\"merges\":[\"a b\",\"ab ab\",\"\\u0120 ab\"]}}";
+	"\"\\u0120ab\":5,\"abababababab\":6,\"1\":7},"
+	"\"merges\":[\"a b\",\"ab ab\",\"\\u0120 ab\"]}}";
 
 static void
 require(bool truth, const char *what)

@@ -138,7 +138,8 @@ Test(tokenizer, a_single_word_has_no_letter_beside_it)
 
 Test(tokenizer, blanks_beside_a_token_go_with_it_if_it_says_so)
 {
-	struct subject j = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+	struct subject j = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\","
+				"\"replacement\":"
 					"\"_\",\"prepend_scheme\":\"never\",\"split\":false},"
 				"\"added_tokens\":[" TOKEN(29, "<l>", RAW ",\"lstrip\":true")
 					"," TOKEN(30, "<r>", RAW ",\"rstrip\":true") "]");
@@ -168,10 +169,12 @@ Test(tokenizer, prepend_comes_before_every_stretch_and_metaspace_first_only_at_t
 	struct subject a = open_letters(",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
 					"{\"type\":\"Prepend\",\"prepend\":\"_\"}]},"
 					"\"added_tokens\":[" TOKEN(29, "<s>", RAW) "]");
-	struct subject b = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+	struct subject b = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\","
+				"\"replacement\":"
 					"\"_\",\"prepend_scheme\":\"first\",\"split\":false},"
 					"\"added_tokens\":[" TOKEN(29, "<s>", RAW) "]");
-	struct subject c = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+	struct subject c = open_letters(",\"pre_tokenizer\":{\"type\":\"Metaspace\","
+				"\"replacement\":"
 					"\"_\",\"add_prefix_space\":true},\"added_tokens\":["
 					TOKEN(29, "<s>", RAW) "]");
 
@@ -257,7 +260,8 @@ Test(tokenizer, a_sequence_parts_what_the_one_before_left)
 
 Test(tokenizer, characters_without_a_token_fall_back_to_bytes_or_are_unknown)
 {
-	static const char form[] = "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":%s,"
+	static const char form[] = "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\","
+		"\"fuse_unk\":%s,"
 		"\"byte_fallback\":%s,\"merges\":[],\"vocab\":{\"?\":0,\"a\":1," BYTES "}}}";
 	char json[400];
 	struct subject j;
@@ -277,8 +281,9 @@ Test(tokenizer, characters_without_a_token_fall_back_to_bytes_or_are_unknown)
 
 Test(tokenizer, a_template_puts_its_tokens_around_the_text_only_when_asked)
 {
-	struct subject j = open_letters(",\"post_processor\":{\"type\":\"Sequence\",\"processors\":["
-		"{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\",\"single\":["
+	struct subject j = open_letters(",\"post_processor\":{\"type\":\"Sequence\","
+		"\"processors\":[{\"type\":\"ByteLevel\"},"
+		"{\"type\":\"TemplateProcessing\",\"single\":["
 		"{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},"
 		"{\"SpecialToken\":{\"id\":\"</s>\"}}],\"special_tokens\":{"
 		"\"<s>\":{\"ids\":[100]},\"</s>\":{\"ids\":[200,201]}}}]}");
@@ -303,7 +308,8 @@ Test(tokenizer, the_config_adds_tokens_and_bos_where_the_class_does)
 
 	cr_assert_str_eq(ids_of(&j, "a<s>", true), "29 0 29 30");
 	gone(&j);
-	source.config = SLICE_LIT("{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"add_bos_token\":"
+	source.config = SLICE_LIT("{\"tokenizer_class\":\"PreTrainedTokenizerFast\","
+				  "\"add_bos_token\":"
 				  "true,\"added_tokens_decoder\":{\"29\":{\"content\":\"<s>\"}}}");
 	j = open_source(&source);
 	cr_assert_str_eq(ids_of(&j, "a<s>", true), "0 29");
@@ -382,7 +388,8 @@ Test(tokenizer, ids_stop_at_the_bound_and_text_that_is_none_is_refused)
 
 	cr_assert_eq(tokenizer_encode(j.t, j.s, SLICE_LIT("abcdef"), false, 3, &ids), 0);
 	cr_assert_eq(ids.n, 3);
-	cr_assert_eq(tokenizer_encode(j.t, j.s, SLICE_LIT("\xed\xa0\x80"), false, 9, &ids), -EILSEQ);
+	cr_assert_eq(tokenizer_encode(j.t, j.s, SLICE_LIT("\xed\xa0\x80"), false, 9, &ids),
+		     -EILSEQ);
 	cr_assert_eq(ids.n, 3);
 	ids_free(&ids);
 	gone(&j);
