@@ -217,7 +217,7 @@ def begin(house, request, source="127.0.0.1"):
 
 
 def order():
-    with h.House(gateway="  client: {fairness: false}", workerset=tokenizer(DEMO)) as house:
+    with h.House(gateway="  client: {fairness: false}", workerset=tokenizer(DEMO, ", maxModelLen: 32768")) as house:
         house.add("--profile", "zero", "--keep-alive", 60, "--block-size", 16, "--model-dir", DEMO, count=2)
         house.start()
         everybody = {p["pid"]: p["role"] for p in house.stat()["processes"]}
