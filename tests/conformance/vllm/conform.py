@@ -241,12 +241,15 @@ def restart(house, results):
     again = Answer(house.port, ask)
     results.check("warm", again.worker == first.worker and again.cached_tokens() >= 600, f"{again.usage}")
     w = next(w for w in house.workers if w.name == first.worker)
+    restarts = state(house, w.name)["cache"]["restarts"]
     w.stop(9)
     h.until("the dead worker to be unhealthy", lambda: state(house, w.name)["state"] != "up", 60)
     other = Answer(house.port, ask)
     results.check("another serves", other.status == 200 and other.worker != w.name, f"{other.status} {other.worker}")
     w.start().wait()
     h.until("the worker to be back", lambda: state(house, w.name)["state"] == "up", 60)
+    # It is up before its metrics page or its events say that it began anew.
+    h.until("the restart to be noticed", lambda: state(house, w.name)["cache"]["restarts"] > restarts, 60)
     told = explained(house, Answer(house.port, ask).id)["decisions"][-1]
     back = next(c for c in told["candidates"] if c["worker"] == w.name)
     results.check("nothing believed after a restart", back["cached_tokens"] + back["speculative_tokens"] == 0, f"{back}")
