@@ -250,4 +250,6 @@ def write(folder, size):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     write(pathlib.Path(sys.argv[1]), int(float(sys.argv[2] if len(sys.argv) > 2 else 8) * (1 << 20)))
