@@ -129,8 +129,8 @@ Test(tokens, text_becomes_token_ids_here_and_is_hashed_like_ids_that_are_given)
 Test(tokens, a_conversation_is_rendered_and_its_next_turn_begins_with_the_same_blocks)
 {
 #define TURN                                                                                       \
-	"{\"role\":\"user\",\"content\":\"Tell me of the railway, its points, and its signals; and "   \
-	"of those who set them by hand, in the rain, before the train comes.\"}"
+	"{\"role\":\"user\",\"content\":\"Tell me of the railway, its points, and its "   \
+	"signals; and of those who set them by hand, in the rain, before the train comes.\"}"
 	static const char one[] = "{\"model\":\"demo\",\"messages\":[" TURN "]}";
 	static const char two[] = "{\"model\":\"demo\",\"messages\":[" TURN
 		",{\"role\":\"assistant\",\"content\":\"Gladly.\"},{\"role\":\"user\","
