@@ -10,7 +10,7 @@ case $1 in
 random)
 	/usr/bin/python3 -c 'import jinja2' 2>/dev/null ||
 		{ echo "SKIPPED: python3-jinja2 is not installed (deploy/setup --tests)"; exit 77; }
-	/usr/bin/python3 "$here/generate.py" "${3:-1}" "${4:-500}" | "$2" 10
+	/usr/bin/python3 "$here/generate.py" "${3:-1}" "${4:-200}" | "$2" 10
 	;;
 golden)
 	folder=${PM_TOKENIZERS:-$here/../../../shared/data/tokenizers}
