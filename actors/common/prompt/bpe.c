@@ -12,6 +12,9 @@
 
 #define BATCH BPE_BATCH
 #define LANES BPE_LANES
+#define WINDOW       96u                /* symbols merged at a time where there are many, .. */
+#define WINDOW_ENDS  2u                 /* .. whose last ids are made anew, .. */
+#define WINDOW_LEAST 8u                 /* .. and how many one must come on by, on average */
 #define DEAD  INT32_MAX                 /* key of a place where no pair is */
 
 struct key {                            /* a piece's first 16 bytes, zeros behind its end */
@@ -51,7 +54,7 @@ bpe_free(struct bpe_work *w)
 {
 	for (unsigned i = 0; i < BPE_CACHES; i++)
 		free(w->cache[i].entry);
-	free(w->symbol);
+	free(w->made);
 	free(w->next);
 	free(w->prev);
 	free(w->heap);
@@ -268,130 +271,6 @@ lane_read(const struct bpe_lane *f, uint32_t *out)
 	return at;
 }
 
-/* --- merging many --- */
-
-static bool
-many_room(struct bpe_work *w, size_t n)
-{
-	size_t heap = 3 * n + 16;        /* a pair for each symbol, and two more for each merge */
-
-	if (n > w->cap) {
-		free(w->next);
-		free(w->prev);
-		w->next = malloc(n * sizeof(*w->next));
-		w->prev = malloc(n * sizeof(*w->prev));
-		w->cap = w->next && w->prev ? n : 0;
-	}
-	if (heap > w->heap_cap) {
-		free(w->heap);
-		w->heap = malloc(heap * sizeof(*w->heap));
-		w->heap_cap = w->heap ? heap : 0;
-	}
-	return n <= w->cap && heap <= w->heap_cap;
-}
-
-/* Four children each: half the levels, and a level is one line. */
-static void
-heap_down(uint64_t *heap, size_t n, size_t i)
-{
-	uint64_t v = heap[i];
-
-	for (;;) {
-		size_t c = 4 * i + 1;
-
-		if (c >= n)
-			break;
-		size_t end = c + 4 < n ? c + 4 : n, least = c;
-
-		for (size_t k = c + 1; k < end; k++)
-			if (heap[k] < heap[least])
-				least = k;
-		if (heap[least] >= v)
-			break;
-		heap[i] = heap[least];
-		i = least;
-	}
-	heap[i] = v;
-}
-
-static void
-heap_add(uint64_t *heap, size_t *n, uint64_t v)
-{
-	size_t i = (*n)++;
-
-	while (i > 0) {
-		size_t up = (i - 1) / 4;
-
-		if (heap[up] <= v)
-			break;
-		heap[i] = heap[up];
-		i = up;
-	}
-	heap[i] = v;
-}
-
-/* Each pair is in the heap as rank << 32 | place; one that is no more is recognised when it comes
- * up: the pair at its place has another rank. */
-static size_t
-many_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n, size_t stop)
-{
-	size_t n_heap = 0, alive = n;
-
-	if (n >= UINT32_MAX || !many_room(w, n))
-		return SIZE_MAX;
-	uint64_t *heap = w->heap;
-	uint32_t *next = w->next, *prev = w->prev;
-
-	for (size_t i = 0; i < n; i++) {
-		next[i] = (uint32_t)i + 1;
-		prev[i] = (uint32_t)i - 1;
-		if (i + 1 < n) {
-			const struct tokenizer_merge *m = pair_find(t, symbol[i], symbol[i + 1]);
-
-			if (m)
-				heap[n_heap++] = (uint64_t)m->rank << 32 | i;
-		}
-	}
-	for (size_t i = n_heap / 4 + 1; i-- > 0; )
-		if (i < n_heap)
-			heap_down(heap, n_heap, i);
-	while (n_heap > 0 && alive > stop) {
-		uint64_t top = heap[0];
-		size_t i = (uint32_t)top;
-
-		heap[0] = heap[--n_heap];
-		if (n_heap)
-			heap_down(heap, n_heap, 0);
-		if (symbol[i] == TOKENIZER_NONE || next[i] >= n)
-			continue;
-		size_t j = next[i], k = next[j];
-		const struct tokenizer_merge *m = pair_find(t, symbol[i], symbol[j]);
-
-		if (!m || m->rank != top >> 32)
-			continue;
-		symbol[i] = m->id;
-		symbol[j] = TOKENIZER_NONE;
-		next[i] = (uint32_t)k;
-		alive--;
-		if (k < n) {
-			prev[k] = (uint32_t)i;
-			m = pair_find(t, symbol[i], symbol[k]);
-			if (m)
-				heap_add(heap, &n_heap, (uint64_t)m->rank << 32 | i);
-		}
-		if (i > 0) {
-			m = pair_find(t, symbol[prev[i]], symbol[i]);
-			if (m)
-				heap_add(heap, &n_heap, (uint64_t)m->rank << 32 | prev[i]);
-		}
-	}
-	size_t at = 0;
-
-	for (size_t i = 0; i < n; i = next[i])
-		symbol[at++] = symbol[i];
-	return at;
-}
-
 static void
 lane_symbols(const struct bpe_tables *t, struct bpe_lane *f, const uint32_t *symbol, size_t n)
 {
@@ -401,6 +280,65 @@ lane_symbols(const struct bpe_tables *t, struct bpe_lane *f, const uint32_t *sym
 	lane_links(f, n);
 }
 
+/* --- merging many, a window after another ---
+ *
+ * Ids are what a text becomes if each two neighbours are what their two texts become: a first merge
+ * over a boundary would be the first between those two alone as well.  So a window's ids stay, but
+ * for the last ones; the next begins with the last that stays, and must begin with it. */
+
+static bool
+made_room(struct bpe_work *w, size_t n)
+{
+	if (n > w->made_cap) {
+		free(w->made);
+		w->made = malloc(n * sizeof(*w->made));
+		w->made_cap = w->made ? n : 0;
+	}
+	return n <= w->made_cap;
+}
+
+/* As bpe_merge; 0: not so. */
+static size_t
+windows_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n)
+{
+	size_t from = 0, made = 0, turns = n / WINDOW_LEAST;
+	struct bpe_lane f;
+
+	if (!made_room(w, n))
+		return SIZE_MAX;
+	for (;;) {
+		size_t len = n - from < WINDOW ? n - from : WINDOW, i = 0, stay;
+
+		if (turns-- == 0)
+			return 0;
+		lane_symbols(t, &f, symbol + from, len);
+		while (lane_merge(t, &f))
+			lane_look(t, &f);
+		stay = f.alive;
+		if (from + len < n)
+			stay = stay > WINDOW_ENDS ? stay - WINDOW_ENDS : 0;
+		if (made > 0) {
+			if (f.next[0] != w->made[made - 1].len) {       /* from one id before */
+				if (--made == 0)
+					return 0;
+				from -= w->made[made - 1].len;
+				continue;
+			}
+			made--;
+		}
+		if (stay < 2 && from + len < n)
+			return 0;
+		for (; stay > 0; stay--, i = f.next[i])
+			w->made[made++] = (struct bpe_made){f.id[i], f.next[i] - (uint32_t)i};
+		if (from + len == n)
+			break;
+		from += i - w->made[made - 1].len;
+	}
+	for (size_t i = 0; i < made; i++)
+		symbol[i] = w->made[i].id;
+	return made;
+}
+
 size_t
 bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n, size_t stop)
 {
@@ -408,8 +346,11 @@ bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size
 
 	if (n < 2)
 		return n;
-	if (n > BPE_SHORT)
-		return many_merge(t, w, symbol, n, stop);
+	if (n > BPE_SHORT) {
+		size_t made = stop < 2 ? windows_merge(t, w, symbol, n) : 0;
+
+		return made ? made : bpe_merge_heap(t, w, symbol, n, stop);
+	}
 	lane_symbols(t, &f, symbol, n);
 	while (f.alive > stop && lane_merge(t, &f))
 		lane_look(t, &f);

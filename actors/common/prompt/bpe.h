@@ -5,7 +5,8 @@
  *            own text comes to.  (What happens within a span of text until it is one token depends
  *            on nothing outside, so a token has one last merge, whatever pairs a file lists.)
  * Short      below BPE_SHORT symbols: the lowest key of an array, 4 at a time, and several pieces
- *            in turn.  Longer: a heap, so that a megabyte without a blank costs n log n.
+ *            in turn.  Longer: windows of some, each begun with an id of the one before; where
+ *            they do not come to an end, a heap, so that no megabyte costs more than n log n.
  * Cache      pieces of up to 16 bytes that became several ids, each found by its bytes.
  * Threads    tables are shared, a struct bpe_work is one thread's.
  */
@@ -61,15 +62,20 @@ struct bpe_lane {                       /* a short piece on its way */
 	unsigned piece;
 };
 
+struct bpe_made {
+	uint32_t id, len;               /* of how many symbols */
+};
+
 struct bpe_work {                       /* zero before its first use */
 	struct bpe_cache cache[BPE_CACHES];
 	struct bpe_cached *now;         /* of the tokenizer at work */
 	struct bpe_lane lane[BPE_LANES];
 	uint64_t turns;
 	uint64_t pieces, cached;        /* worked since the beginning, and found in a cache */
-	uint32_t *symbol, *next, *prev; /* owned, as the heap */
+	struct bpe_made *made;          /* owned, as what follows */
+	uint32_t *next, *prev;
 	uint64_t *heap;
-	size_t cap, heap_cap;
+	size_t made_cap, cap, heap_cap;
 };
 
 int bpe_begin(const struct bpe_tables *t, struct bpe_work *w);
@@ -84,6 +90,9 @@ size_t bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbo
 		 size_t stop);
 	/* In place, until no pair merges or `stop` symbols are left; how many are.  SIZE_MAX: no
 	 * memory. */
+size_t bpe_merge_heap(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n,
+		      size_t stop);
+	/* The same by a heap of all pairs, for any n >= 2. */
 const struct tokenizer_merge *bpe_pair(const struct bpe_tables *t, uint32_t left, uint32_t right);
 	/* NULL: they do not merge. */
 uint32_t bpe_word(const struct bpe_tables *t, const char *p, size_t n);
