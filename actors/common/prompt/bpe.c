@@ -9,6 +9,7 @@
 #endif
 
 #include "actors/common/prompt/tokenizer.h"
+#include "actors/common/prompt/unicode.h"
 
 #define BATCH BPE_BATCH
 #define LANES BPE_LANES
@@ -276,6 +277,9 @@ lane_symbols(const struct bpe_tables *t, struct bpe_lane *f, const uint32_t *sym
 {
 	memcpy(f->id, symbol, n * sizeof(*symbol));
 	for (size_t i = 0; i + 1 < n; i++)
+		__builtin_prefetch(&t->merge_slots[tokenizer_hash_merge(f->id[i], f->id[i + 1]) &
+						   t->merges_mask]);
+	for (size_t i = 0; i + 1 < n; i++)
 		lane_pair(t, f, i, i + 1);
 	lane_links(f, n);
 }
@@ -383,6 +387,39 @@ symbols_of_bytes(const struct bpe_tables *t, const uint8_t *p, size_t n, uint32_
 	return at;
 }
 
+/* The same, but for characters that become one token whatever is beside them, if it is no ASCII:
+ * theirs.  Every byte has a token. */
+static size_t
+symbols_of_text(const struct bpe_tables *t, const uint8_t *p, size_t n, uint32_t *to)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; ) {
+		unsigned len = 1;
+		uint32_t c = p[i] < 0x80 ? 0 : unicode_at((const char *)p + i, n - i, &len);
+
+		if (c - 0x80 < 0x10000 - 0x80 && t->characters[c] != TOKENIZER_NONE &&
+		    (i == 0 || p[i - 1] >= 0x80) && (i + len >= n || p[i + len] >= 0x80)) {
+			to[at++] = t->characters[c];
+			i += len;
+			continue;
+		}
+		for (; len > 0; len--)
+			to[at++] = t->symbols[p[i++]];
+	}
+	return at;
+}
+
+static bool
+is_ascii(const uint8_t *p, size_t n)
+{
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < n; i++)
+		any |= p[i];
+	return any < 0x80;
+}
+
 static bool
 all_symbols(const struct bpe_tables *t, const uint8_t *p, size_t n)
 {
@@ -433,6 +470,8 @@ symbols_of_characters(const struct bpe_tables *t, const char *p, size_t n, uint3
 static size_t
 symbols_of(const struct bpe_tables *t, const char *p, size_t n, uint32_t *to)
 {
+	if (t->characters)
+		return symbols_of_text(t, (const uint8_t *)p, n, to);
 	if (t->flags & TOKENIZER_BYTE_LEVEL)
 		return symbols_of_bytes(t, (const uint8_t *)p, n, to);
 	return symbols_of_characters(t, p, n, to);
@@ -469,7 +508,7 @@ lane_open(struct batch *b, struct bpe_lane *f, unsigned which)
 	size_t n = b->piece[which].len;
 
 	f->piece = which;
-	if (t->pairs) {
+	if (t->pairs && (!t->characters || is_ascii(u, n))) {
 		for (size_t i = 0; i + 1 < n; i++) {
 			const struct tokenizer_pair *pair = &t->pairs[u[i] << 8 | u[i + 1]];
 

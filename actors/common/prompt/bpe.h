@@ -31,6 +31,7 @@ struct bpe_tables {
 	const struct tokenizer_long *longs;
 	const struct tokenizer_merge *merges;
 	const struct tokenizer_pair *pairs;     /* NULL: symbols are no bytes */
+	const uint32_t *characters;             /* NULL: all begin as bytes */
 	const uint32_t *word_slots, *merge_slots;
 	const uint32_t *symbols;
 	const char *bytes;

@@ -365,6 +365,106 @@ pair_table(struct finish *f)
 	}
 }
 
+/* --- characters --- */
+
+/* A token's merges with what can be beside it where it ends or begins a character, and no ASCII is
+ * there: the least rank of those it is the left of, and of those it is the right of, or
+ * TOKENIZER_NONE. */
+struct least {
+	uint32_t left, right;
+};
+
+static struct least *
+least_ranks(struct finish *f)
+{
+	struct build *b = f->b;
+	size_t n = f->head.vocabulary;
+	struct least *least = malloc((n + 1) * sizeof(*least));
+	uint8_t *ends = calloc(n + 1, 2);       /* first and last byte */
+
+	if (!least || !ends) {
+		build_fail(b, -ENOMEM, "no memory");
+		free(least);
+		free(ends);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++)
+		least[i] = (struct least){TOKENIZER_NONE, TOKENIZER_NONE};
+	for (size_t i = 0; i < b->n_tokens; i++) {
+		struct slice s = token_text(f, i);
+
+		if (s.len) {
+			ends[2 * b->tokens[i].id] = (uint8_t)s.p[0];
+			ends[2 * b->tokens[i].id + 1] = (uint8_t)s.p[s.len - 1];
+		}
+	}
+	for (size_t i = 0; i < b->n_merges; i++) {
+		const struct build_merge *m = &b->merges[i];
+
+		if (ends[2 * m->right] >= 0xc0 && m->rank < least[m->left].left)
+			least[m->left].left = m->rank;
+		if (ends[2 * m->left + 1] >= 0x80 && m->rank < least[m->right].right)
+			least[m->right].right = m->rank;
+	}
+	free(ends);
+	return least;
+}
+
+/* The token that these bytes become before any of them merges with what is beside them, and that
+ * none merges with before; else TOKENIZER_NONE. */
+static uint32_t
+character_token(const struct finish *f, const struct least *least, const uint8_t *p, unsigned n)
+{
+	uint32_t symbol[3], most = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		symbol[i] = f->byte_symbol[p[i]];
+	while (n > 1) {
+		const struct tokenizer_merge *best = NULL;
+		unsigned at = 0;
+
+		for (unsigned i = 0; i + 1 < n; i++) {
+			const struct tokenizer_merge *m = bpe_pair(&f->tables, symbol[i],
+								   symbol[i + 1]);
+
+			if (m && (!best || m->rank < best->rank)) {
+				best = m;
+				at = i;
+			}
+		}
+		if (!best || best->rank >= least[symbol[0]].right ||
+		    best->rank >= least[symbol[n - 1]].left)
+			return TOKENIZER_NONE;
+		most = best->rank > most ? best->rank : most;
+		symbol[at] = best->id;
+		n--;
+		for (unsigned i = at + 1; i < n; i++)
+			symbol[i] = symbol[i + 1];
+	}
+	return least[symbol[0]].left > most && least[symbol[0]].right > most ? symbol[0]
+									    : TOKENIZER_NONE;
+}
+
+static void
+character_table(struct finish *f)
+{
+	if (!f->b->byte_level || !f->all_bytes || !f->closed || f->b->error)
+		return;
+	uint32_t *c = compile_room(f, &f->section[SECTION_CHARACTERS], 65536 * sizeof(*c));
+	struct least *least = c ? least_ranks(f) : NULL;
+
+	for (uint32_t i = 0; least && i < 65536; i++) {
+		const uint8_t two[] = {(uint8_t)(0xc0 | i >> 6), (uint8_t)(0x80 | (i & 63))};
+		const uint8_t three[] = {(uint8_t)(0xe0 | i >> 12),
+					 (uint8_t)(0x80 | (i >> 6 & 63)), two[1]};
+
+		c[i] = i < 0x80 ? TOKENIZER_NONE
+				: character_token(f, least, i < 0x800 ? two : three,
+						  i < 0x800 ? 2 : 3);
+	}
+	free(least);
+}
+
 /* --- whole pieces --- */
 
 /* Does a piece of this text become the token at once?  Of characters each must be found here. */
@@ -562,6 +662,7 @@ model_tables(struct finish *f)
 	if (!b->error)
 		reduce(f);
 	pair_table(f);
+	character_table(f);
 	whole_tables(f);
 	crossed(f);
 }

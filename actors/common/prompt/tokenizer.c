@@ -143,7 +143,9 @@ check(const struct tokenizer *t)
 		return "a table of another size than it says";
 	if (h->section[SECTION_SYMBOLS].len != 256 * sizeof(uint32_t) ||
 	    (h->section[SECTION_PAIRS].len &&
-	     h->section[SECTION_PAIRS].len != 65536 * sizeof(struct tokenizer_pair)))
+	     h->section[SECTION_PAIRS].len != 65536 * sizeof(struct tokenizer_pair)) ||
+	    (h->section[SECTION_CHARACTERS].len &&
+	     h->section[SECTION_CHARACTERS].len != 65536 * sizeof(uint32_t)))
 		return "a table that is too small";
 	why = check_trie(t);
 	return why ? why : check_steps(t);
@@ -160,6 +162,8 @@ open_tables(struct tokenizer *t)
 		.longs = section(t, SECTION_LONGS),
 		.merges = section(t, SECTION_MERGES),
 		.pairs = h->section[SECTION_PAIRS].len ? section(t, SECTION_PAIRS) : NULL,
+		.characters = h->section[SECTION_CHARACTERS].len ? section(t, SECTION_CHARACTERS)
+								 : NULL,
 		.word_slots = section(t, SECTION_WORD_SLOTS),
 		.merge_slots = section(t, SECTION_MERGE_SLOTS),
 		.n_words = (uint32_t)section_n(t, SECTION_WORDS, sizeof(struct tokenizer_word)),

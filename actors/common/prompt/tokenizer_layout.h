@@ -10,6 +10,8 @@
  *                     and what is not there is not looked for in them.  They lie in the order of
  *                     their ranks: what is common is together.
  *            PAIRS    65,536 merges of byte and byte, directly; byte-level only
+ *            CHARACTERS  65,536: what a character's bytes become whatever stands beside them but
+ *                     ASCII, or TOKENIZER_NONE; none below 0x80; byte-level only
  *            SYMBOLS  256: id of a byte (byte-level), or of <0xNN>
  *            NODES, EDGES, ADDED    trie over the added tokens' contents
  *            STEPS    normalizers, then pre-tokenizers, in order
@@ -27,7 +29,7 @@
 #include <stdint.h>
 
 #define TOKENIZER_MAGIC  0x6b6f7478656e696dull
-#define TOKENIZER_LAYOUT 2u
+#define TOKENIZER_LAYOUT 3u
 #define TOKENIZER_PROBES 32u
 #define TOKENIZER_RANKS_MAX (1u << 23)  /* rank * 128 + place fits 31 bits */
 #define TOKENIZER_SLOT_TAG  0xff000000u /* of a slot: bits of the hash; the rest: place + 1 */
@@ -35,7 +37,7 @@
 
 enum tokenizer_section {
 	SECTION_WORDS, SECTION_LONGS, SECTION_MERGES, SECTION_WORD_SLOTS, SECTION_MERGE_SLOTS,
-	SECTION_PAIRS, SECTION_SYMBOLS,
+	SECTION_PAIRS, SECTION_CHARACTERS, SECTION_SYMBOLS,
 	SECTION_NODES, SECTION_EDGES, SECTION_ADDED, SECTION_STEPS, SECTION_BEFORE, SECTION_AFTER,
 	SECTION_BYTES, SECTIONS,
 };
