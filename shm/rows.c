@@ -177,6 +177,17 @@ row_predictor_read(const struct row *row, struct row_predictor *ret)
 			  (uint32_t *)(void *)ret);
 }
 
+bool
+row_believed(const struct row *row, const struct row_reading *reading)
+{
+	uint64_t seen = atomic_load_explicit(&row->engine_start_seen, memory_order_relaxed);
+
+	if (!row_reading_same_life(reading))
+		return false;
+	return !(reading->known & KNOWN_ENGINE_START) || seen == 0 ||
+	       seen == row_reading_start(reading);
+}
+
 enum row_state
 row_state(const struct row *row, const struct row_reading *reading)
 {

@@ -87,7 +87,8 @@ struct row_reading {                    /* M; 14 words */
 	uint32_t waiting, running;              /* requests, as the engine says */
 	float kv_usage;                         /* 0..1 */
 	uint32_t block_tokens, num_blocks, max_model_len;
-	uint32_t start_lo, start_hi; /* wall ns of engine start, process_start_time_seconds */
+	uint32_t start_lo, start_hi; /* wall ns of engine start, process_start_time_seconds; without
+				      * KNOWN_ENGINE_START: of the life before it was away */
 	uint32_t health;                        /* enum row_health */
 	uint16_t misses;                        /* scrapes missed in a row */
 	uint16_t good_ds;       /* 0.1 s: an older reading is unknown; 0: ROW_READING_GOOD_NS */
@@ -251,6 +252,18 @@ row_reading_fresh(const struct row_reading *r, mono_ns now)
 		good = ROW_READING_GOOD_NS;
 	return sampled != 0 && (sampled > now || now - sampled <= good);
 }
+
+/* Is what answers now the engine that said its start?  False from when it could not be reached
+ * until its start is read again; true for engines that never say it. */
+static inline bool
+row_reading_same_life(const struct row_reading *r)
+{
+	return (r->known & KNOWN_ENGINE_START) || row_reading_start(r) == 0;
+}
+
+bool row_believed(const struct row *row, const struct row_reading *reading);
+	/* Is what the index says of it said of the engine that answers now?  False while that is
+	 * not known, and until K has acted on another start than it knew. */
 
 /* What all of it amounts to; the one place where it is derived. */
 enum row_state { ROW_ABSENT = 0, ROW_DRAINING, ROW_DOWN, ROW_SUSPECT, ROW_UNPROVEN, ROW_UP };

@@ -87,11 +87,13 @@ not_said(uint32_t known, char *buf, size_t cap)
 
 /* How it was read, and what engines or versions leave out that costs something. */
 static void
-notes(uint32_t known, char *buf, size_t cap)
+notes(const struct row_reading *r, char *buf, size_t cap)
 {
+	uint32_t known = r->known;
+
 	snprintf(buf, cap, "%s%s", known & KNOWN_LARGEST ?
 		 "; a gauge is there several times, as of several API servers: the largest counts" :
-		 "", known & KNOWN_ENGINE_START ? "" :
+		 "", (known & KNOWN_ENGINE_START) || !row_reading_same_life(r) ? "" :
 		 "; not its start (a restart shows by its events only)");
 }
 
@@ -107,7 +109,7 @@ say_metrics(struct why_say *s)
 			      .since_ns = w->metrics_since_ns};
 	char missing[64], more[160], status[24] = "";
 
-	notes(r->known, more, sizeof more);
+	notes(r, more, sizeof more);
 	not_said(r->known, missing, sizeof missing);
 	if (r->status != 0)
 		snprintf(status, sizeof status, ", status %u", r->status);
@@ -175,6 +177,13 @@ say_cache(struct why_say *s)
 			      .reason = cache_reason_name(w->cache_reason),
 			      .since_ns = w->cache_since_ns};
 
+	if (w->state >= ROW_SUSPECT && !row_reading_same_life(&w->reading)) {
+		fact.reason = "life-unknown";
+		fact.trouble = true;
+		why_add(s, &fact, "it was away: nothing that it held is believed until its metrics "
+		    "say whether it is the same engine");
+		return;
+	}
 	switch (w->cache_state) {
 	case CACHE_EXACT:
 		if (w->cache_reason == REASON_NONE || w->cache_reason == REASON_CLEARED)

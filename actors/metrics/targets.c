@@ -25,6 +25,7 @@ struct known {                          /* what outlives a change of the set */
 	uint16_t page_status, health_status;    /* HTTP, of the newest answers */
 	mono_ns page_ns;                        /* when the newest page came; 0: none yet */
 	mono_ns asked_ns;                       /* a page, for the first time */
+	mono_ns away_ns; /* last not reached then; 0: a page asked for since has come */
 	bool forgotten;                         /* and it is too old to decide by */
 	bool page_asleep, said_asleep, paused;
 	bool told_several;
@@ -351,6 +352,23 @@ row_up(struct row *row, enum row_health health, bool another_life, mono_ns now)
 		atomic_store_explicit(&row->up_since_ns, now, memory_order_relaxed);
 }
 
+/* Who was away may come back as another engine, and the page that is read next says so or not.  One
+ * that says no start (any more) is known by its events only. */
+static bool
+life_look(const struct known *known, const struct scrape *page, wall_ns before,
+	  struct row_reading *reading)
+{
+	wall_ns after = row_reading_start(reading);
+	bool moved = page && page->start != 0 && before != 0 && after != before;
+
+	if (known->away_ns != 0 && !moved)
+		reading->known &= ~(uint32_t)KNOWN_ENGINE_START;
+	else if (page && page->start == 0 && scrape_why(page) == WHY_OK &&
+		 !(reading->known & KNOWN_ENGINE_START))
+		reading->start_lo = reading->start_hi = 0;
+	return moved;
+}
+
 #define KNOWN_OF_PAGE (KNOWN_WAITING | KNOWN_RUNNING | KNOWN_KV_USAGE)
 
 /* Values that the page did not say are gone from `known`; their age is the page's. */
@@ -362,13 +380,12 @@ row_write(struct targets *t, struct target *target, uint16_t id, const struct sc
 	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
 	enum row_why why = target->known.metrics_why;
 	struct row_reading reading;
-	wall_ns before, after;
-	bool asleep, knew, another;
+	wall_ns before;
+	bool asleep, another;
 
 	if (row_gen != t->row_gen[id])
 		return; /* re-added: targets_set will begin it anew */
 	row_reading_read(row, &reading);
-	knew = (reading.known & KNOWN_ENGINE_START) != 0;
 	before = row_reading_start(&reading);
 	if (page) {
 		scrape_reading(page, row->rank, row->ranks, &reading, &asleep);
@@ -387,15 +404,14 @@ row_write(struct targets *t, struct target *target, uint16_t id, const struct sc
 		reading.known |= KNOWN_MAX_MODEL_LEN;
 		reading.max_model_len = target->known.max_model_len;
 	}
+	another = life_look(&target->known, page, before, &reading);
 	row_whys(target, row, why, &reading, now);
 	row_reading_write(row, &reading);
-	after = row_reading_start(&reading);
-	another = page && knew && (reading.known & KNOWN_ENGINE_START) && after != before;
 	row_up(row, target->known.health.state, another, now);
 	if (another) {
 		for (enum probe_kind kind = PROBE_MODELS; kind < PROBE_KINDS; kind++)
 			target->known.due[kind] = 0; /* started with other arguments, perhaps */
-		t->calls.start(t->calls.arg, id, row_gen, after);
+		t->calls.start(t->calls.arg, id, row_gen, row_reading_start(&reading));
 	}
 }
 
@@ -458,6 +474,10 @@ metrics_result(struct targets *t, struct target *target, struct probe *p)
 
 	known->page_status = (uint16_t)p->fetch.status;
 	known->metrics_why = page_why(p);
+	if (known->metrics_why == WHY_REFUSED)
+		known->away_ns = p->fetch.ended_ns;
+	else if (p->result == PROBE_OK && page->samples && p->sent_ns >= known->away_ns)
+		known->away_ns = 0;
 	if (p->result == PROBE_LARGE)
 		known->due[PROBE_METRICS] = p->fetch.ended_ns + LARGE_AGAIN_NS;
 	if (p->result != PROBE_OK || !page->of_engine) {
@@ -481,6 +501,13 @@ metrics_result(struct targets *t, struct target *target, struct probe *p)
 	rows_write(t, target, page, p->fetch.ended_ns);
 }
 
+/* Slow is busy, as in a long prefill, until it counts as down; anything else may be its end. */
+static bool
+went_away(const struct health *h, enum row_why why)
+{
+	return why != WHY_OK && (why != WHY_SLOW || h->slow >= HEALTH_SLOW_DOWN);
+}
+
 /* A page that came since shows an engine that answers, whatever /health is waiting for. */
 static void
 health_result(struct targets *t, struct target *target, struct probe *p)
@@ -499,6 +526,10 @@ health_result(struct targets *t, struct target *target, struct probe *p)
 			    .paused = known->paused,
 		    });
 	log_change(target, was, p->fetch.why);
+	if (went_away(&known->health, probe_why(p)))
+		known->away_ns = now;
+	else if (known->away_ns != 0)
+		known->due[PROBE_METRICS] = 0;  /* is it the same one? */
 	if (asked != 0 && now > asked + PROBER_CALL_MS * 1000000ull)
 		known->metrics_why = WHY_SLOW;  /* and is waited for */
 	if (known->metrics_why != WHY_OK)

@@ -7,6 +7,9 @@
  *            three intervals, and ROW_READING_GOOD_NS at least.
  * Sleep      as the page says, or /is_sleeping where there is that route (vLLM's dev mode), which
  *            is then asked each interval; so with /is_paused.  Other engines do not tell.
+ * Life       who could not be reached (or was slow until it counts as down) may come back as
+ *            another engine, and answers before it says so: KNOWN_ENGINE_START is taken back until
+ *            a page asked for since then says its start, which is asked for as soon as it is back.
  * Writers    lines 1 - 2 of the rows, sole.
  * Threads    the loop's.
  */

@@ -438,7 +438,7 @@ verifier_model(struct verifier *v, uint32_t generation, uint32_t set, int fd)
 
 /* ---- asking ---- */
 
-/* When it is down nobody is there to ask. */
+/* When it is down nobody is there to ask; and who answers after that is to be known first. */
 static bool
 look(struct verifier *v, struct subject *s, mono_ns now)
 {
@@ -451,7 +451,8 @@ look(struct verifier *v, struct subject *s, mono_ns now)
 	};
 
 	row_reading_read(row, &reading);
-	if (life.up == 0 || row_state(row, &reading) != ROW_UP)
+	if (life.up == 0 || row_state(row, &reading) != ROW_UP ||
+	    !row_reading_same_life(&reading))
 		return false;
 	if (reading.known & KNOWN_ENGINE_START)
 		life.start = row_reading_start(&reading);

@@ -279,8 +279,10 @@ whole_chunks(const struct row *row, uint32_t gpu, uint32_t exact)
 	return whole > gpu ? whole : gpu;
 }
 
+/* believed: else it is as if it held nothing, whatever the index says. */
 static void
-fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row, mono_ns now)
+fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row, bool believed,
+	    mono_ns now)
 {
 	const struct manifest *manifest = g->view->manifest;
 	size_t capacity = g->view->rows.capacity;
@@ -288,7 +290,7 @@ fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row,
 	c->block_tokens = block_tokens_of(row);
 	c->chain = (uint8_t)chain_of(g, manifest->sets[manifest->members[c->member].set].model,
 				     c->block_tokens);
-	if (c->chain == GATHER_NO_CHAIN)
+	if (c->chain == GATHER_NO_CHAIN || !believed)
 		return;
 	const struct gather_chain *chain = &g->chain[c->chain];
 	const struct depth *depth = &g->depth[c->chain * capacity + c->row];
@@ -372,9 +374,9 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	c->slow = slow_share(atomic_load_explicit(&row->up_since_ns, memory_order_relaxed), now,
 			     slow_start_of(g, member));
 	fill_reading(c, &reading, now);
-	fill_prefix(g, c, row, now);
 	view_load(g->view, id, c->row_gen, (uint32_t)(now / 1000000u), true, &load);
 	bool turned = view_turned(load.turned, row_reading_sampled(&reading), now);
+	fill_prefix(g, c, row, row_believed(row, &reading), now);
 	if (c->state == ROW_UP && turned)
 		c->state = ROW_SUSPECT;
 	c->in.prompt = g->prompt.tokens;

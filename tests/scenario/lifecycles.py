@@ -161,6 +161,56 @@ def real_restart():
         house.oracle.equal("the new life to be known")
 
 
+def back_before_its_page():
+    """One that was away and answers /health again is believed nothing until its page says its start: killed and started again it
+    holds nothing; the same engine, and all that it held counts again."""
+    def believed(prompt):
+        """Of w by a decision now: tokens of the prompt."""
+        request = h.request(house.port, "POST", "/v1/completions", {"model": house.model, "prompt": prompt, "max_tokens": 1})[2][
+            "x-pointsman-request-id"]
+        said = json.loads(house.ctl("explain", request, "--output", "json").stdout)["decisions"][-1]
+        of = next(c for c in said["candidates"] if c["worker"] == w.name)
+        return of["cached_tokens"] + of["speculative_tokens"]
+
+    def life(of):
+        return house.rows()[w.name, 0]["reading"]["engine_start"] == of
+
+    with Fleet(2) as house:
+        house.start()
+        prompts = [ids(640) for _ in range(3)]
+        w = house.workers[0]
+        for prompt in prompts:
+            house.ask(prompt, to=w)
+        house.oracle.equal("caches and index")
+        h.until("its start to be known", lambda: not life(None))
+        start = house.rows()[w.name, 0]["reading"]["engine_start"]
+        assert believed(prompts[0]) >= 600
+
+        w.get("/emu/config", {"unhealthy": True, "metrics-fault": "500"})
+        house.wait_not_up(w.name)
+        w.get("/emu/config", {"unhealthy": False})
+        house.wait_up()
+        assert life(None) and believed(prompts[0]) == 0
+        w.get("/emu/config", {"metrics-fault": "none"})
+        h.until("its start to be known again", lambda: life(start))
+        assert believed(prompts[1]) >= 600
+        house.oracle.equal("nothing of it to be lost")
+
+        options = w.options
+        w.stop(signal.SIGKILL)
+        house.wait_not_up(w.name)
+        w.options = [*options, "--metrics-fault", "500"]
+        w.start()
+        house.wait_up()
+        assert life(None) and believed(prompts[0]) == 0
+        said = house.ctl("workers", "--why", "--worker", w.name).stdout
+        assert "same engine" in said, said
+        w.get("/emu/config", {"metrics-fault": "none"})
+        h.until("its new start to be known", lambda: not life(None) and not life(start))
+        assert believed(prompts[2]) == 0
+        house.oracle.equal("the new life to be known")
+
+
 def sleep_and_wake():
     """A sleeping engine gets nothing and is believed to hold nothing; awake it gets requests again, and the index is exact."""
     with Fleet(2) as house:
@@ -348,7 +398,7 @@ def slow_start():
         house.oracle.equal("index and caches")
 
 
-cases = [restart_in_place, real_restart, sleep_and_wake, paused_and_resumed, new_weights, drained_under_load,
+cases = [restart_in_place, real_restart, back_before_its_page, sleep_and_wake, paused_and_resumed, new_weights, drained_under_load,
          replaced_in_place_under_load, replaced_by_reloads_under_load, data_parallel_ranks, slow_start]
 wanted = sys.argv[1:]
 began, failed = time.monotonic(), []

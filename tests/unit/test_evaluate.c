@@ -101,6 +101,40 @@ Test(evaluate, answers_not_applied_yet_are_charged_and_applied_ones_are_not_char
 	end(&w);
 }
 
+static uint32_t
+cached_at_3(struct world *w, uint32_t known, uint32_t start, uint64_t seen)
+{
+	struct row_reading reading;
+	struct msg_answer a;
+
+	row_reading_read(&w->rows.row[3], &reading);
+	reading.known = KNOWN_WAITING | KNOWN_RUNNING | known;
+	reading.start_lo = start;
+	row_reading_write(&w->rows.row[3], &reading);
+	atomic_store(&w->rows.row[3].engine_start_seen, seen);
+	a = answer_to(w, ids_body("demo", 1000, 800));
+	for (unsigned i = 0; i < a.n_candidates; i++)
+		if (a.candidates[i].row == 3)
+			return a.candidates[i].cached;
+	cr_assert_fail("no candidate");
+	return 0;
+}
+
+Test(evaluate, what_a_worker_held_counts_only_while_it_is_known_to_be_the_same_engine)
+{
+	struct world w;
+
+	begin(&w, "PredictedTTFT");
+	cache(&w, 3, 0, 1000, 800, INDEX_EXACT);
+	cr_assert_gt(cached_at_3(&w, 0, 0, 0), 700, "it never says its start");
+	cr_assert_gt(cached_at_3(&w, KNOWN_ENGINE_START, 77, 0), 700, "nobody has looked");
+	cr_assert_gt(cached_at_3(&w, KNOWN_ENGINE_START, 77, 77), 700);
+	cr_assert_eq(cached_at_3(&w, 0, 77, 77), 0, "it was away since");
+	cr_assert_eq(cached_at_3(&w, KNOWN_ENGINE_START, 78, 77), 0, "the index is of 77");
+	cr_assert_gt(cached_at_3(&w, KNOWN_ENGINE_START, 78, 78), 700);
+	end(&w);
+}
+
 Test(evaluate, siblings_meet_before_any_event_speaks_of_their_prefix)
 {
 	struct world w;

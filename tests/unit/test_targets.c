@@ -310,3 +310,66 @@ Test(targets, the_length_of_sglang_s_page_stands_where_models_does_not_say_it)
 	cr_assert(r.known & KNOWN_MAX_MODEL_LEN, "it does not age");
 	end(&w);
 }
+
+#define START(s)   BUSY "process_start_time_seconds " s "\n"
+#define REFUSED(w) result(w, PROBE_HEALTH, PROBE_UNREACHABLE, 0, NULL, 0)
+
+Test(targets, one_that_was_away_is_known_again_when_a_page_asked_for_since_says_its_start)
+{
+	struct world w;
+	struct row_reading r;
+	mono_ns asked;
+
+	begin(&w, CONFIG("engine: vllm"));
+	PAGE(&w, START("1e9"));
+	r = HEALTH_OK(&w);
+	cr_assert(row_reading_same_life(&r));
+	r = result(&w, PROBE_HEALTH, PROBE_SLOW, 0, NULL, 0);
+	cr_assert(row_reading_same_life(&r), "slow is busy");
+	asked = w.now;
+	r = REFUSED(&w);
+	cr_assert_not(row_reading_same_life(&r));
+	cr_assert_eq(r.health, HEALTH_SUSPECT);
+	w.now = asked;
+	r = PAGE(&w, START("1e9"));
+	cr_assert_not(row_reading_same_life(&r), "asked for before it was away");
+	w.now += S_NS;
+	r = HEALTH_OK(&w);
+	cr_assert_eq(r.health, HEALTH_UP);
+	cr_assert_not(row_reading_same_life(&r), "up, and nobody knows who");
+	r = result(&w, PROBE_METRICS, PROBE_STATUS, 500, NULL, 0);
+	cr_assert_not(row_reading_same_life(&r));
+	r = PAGE(&w, START("1e9"));
+	cr_assert(row_reading_same_life(&r), "it only could not be reached");
+	cr_assert_eq(w.starts, 0);
+	r = HEALTH_OK(&w);
+	cr_assert(row_reading_same_life(&r));
+
+	REFUSED(&w);
+	HEALTH_OK(&w);
+	r = PAGE(&w, START("1.5e9"));
+	cr_assert(row_reading_same_life(&r));
+	cr_assert_eq(row_reading_start(&r), 1500000000ull * S_NS);
+	cr_assert_eq(w.starts, 1, "another one, and kvevents is told");
+
+	r = result(&w, PROBE_METRICS, PROBE_UNREACHABLE, 0, NULL, 0);
+	cr_assert_not(row_reading_same_life(&r), "its page was refused");
+	r = PAGE(&w, BUSY);
+	cr_assert(row_reading_same_life(&r), "it says its start no more: its events tell");
+	cr_assert_not(r.known & KNOWN_ENGINE_START);
+	end(&w);
+}
+
+Test(targets, one_that_never_says_its_start_is_no_less_known_for_having_been_away)
+{
+	struct world w;
+	struct row_reading r;
+
+	begin(&w, CONFIG("engine: vllm"));
+	PAGE(&w, BUSY);
+	r = REFUSED(&w);
+	cr_assert(row_reading_same_life(&r));
+	r = HEALTH_OK(&w);
+	cr_assert(row_reading_same_life(&r));
+	end(&w);
+}
