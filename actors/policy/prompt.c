@@ -217,6 +217,81 @@ put_kwargs(struct prompt *p, const struct openai_view *view, const char *body)
 	return put_str(p, comma) && put(p, inside, left);
 }
 
+/* ---- messages ---- */
+
+#define REASONING	  "reasoning"
+#define REASONING_CONTENT "reasoning_content"
+
+struct named {                          /* two keys of a message, as they stand; NULL: not there */
+	struct slice reasoning, content;
+	bool said;                              /* reasoning, and it is not null */
+};
+
+static bool
+message_names(struct slice message, struct named *ret)
+{
+	struct json_string key;
+	struct json_cursor c;
+
+	*ret = (struct named){0};
+	json_begin(&c, message.p, message.len);
+	if (json_peek(&c) != JSON_IS_OBJECT)
+		return true;            /* the engine will refuse it */
+	if (!json_enter_object(&c))
+		return false;
+	while (json_next_member(&c, &key)) {
+		if (json_string_eq(&key, REASONING)) {
+			ret->reasoning = key.raw;
+			ret->said = json_peek(&c) != JSON_IS_NULL;
+		} else if (json_string_eq(&key, REASONING_CONTENT)) {
+			ret->content = key.raw;
+		}
+		if (!json_skip(&c))
+			return false;
+	}
+	return json_end(&c) == 0;
+}
+
+/* All from *at up to this key, and another one in its place. */
+static bool
+put_renamed(struct prompt *p, const char **at, struct slice key, const char *name)
+{
+	const char *begin = *at;
+
+	*at = key.p + key.len;
+	return put(p, begin, (size_t)(key.p - begin)) && put_str(p, name);
+}
+
+/* What was `reasoning_content` goes as `reasoning`, unless that is said: /tokenize does not know
+ * the older name, which the engine takes in a chat.  A null `reasoning` beside it swaps names. */
+static bool
+put_messages(struct prompt *p, struct slice messages)
+{
+	const char *at = messages.p, *end = messages.p + messages.len;
+	struct json_cursor c;
+	struct slice message;
+	struct named n;
+
+	json_begin(&c, messages.p, messages.len);
+	if (!put_str(p, ",\"messages\":") || !json_enter_array(&c))
+		return false;
+	while (json_next_element(&c)) {
+		if (!json_get_raw(&c, &message) || !message_names(message, &n))
+			return false;
+		if (!n.content.p || n.said)
+			continue;
+		if (n.reasoning.p && n.reasoning.p < n.content.p &&
+		    !put_renamed(p, &at, n.reasoning, REASONING_CONTENT))
+			return false;
+		if (!put_renamed(p, &at, n.content, REASONING))
+			return false;
+		if (n.reasoning.p && n.reasoning.p > n.content.p &&
+		    !put_renamed(p, &at, n.reasoning, REASONING_CONTENT))
+			return false;
+	}
+	return json_end(&c) == 0 && put(p, at, (size_t)(end - at));
+}
+
 static bool
 put_chat(struct prompt *p, const struct openai_view *view, const char *body)
 {
@@ -224,7 +299,6 @@ put_chat(struct prompt *p, const struct openai_view *view, const char *body)
 		enum openai_field field;
 		const char *before;
 	} same[] = {
-		{OPENAI_FIELD_MESSAGES, ",\"messages\":"},
 		{OPENAI_FIELD_TOOLS, ",\"tools\":"},
 		{OPENAI_FIELD_CHAT_TEMPLATE, ",\"chat_template\":"},
 		{OPENAI_FIELD_ADD_GENERATION_PROMPT, ",\"add_generation_prompt\":"},
@@ -232,6 +306,8 @@ put_chat(struct prompt *p, const struct openai_view *view, const char *body)
 		{OPENAI_FIELD_ADD_SPECIAL_TOKENS, ",\"add_special_tokens\":"},
 	};
 
+	if (!put_messages(p, openai_field(view, body, OPENAI_FIELD_MESSAGES)))
+		return false;
 	for (unsigned i = 0; i < sizeof same / sizeof *same; i++)
 		if (!put_field(p, view, body, same[i].field, same[i].before))
 			return false;

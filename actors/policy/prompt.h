@@ -4,10 +4,11 @@
  *            /tokenize request that makes a worker render and tokenize it exactly as it will when
  *            the real request comes (engine-contracts: the fields that decide prompt tokens).
  *            documents and reasoning_effort travel as chat_template_kwargs, where the engine too
- *            hands them to the template.
+ *            hands them to the template; a message's reasoning_content goes as reasoning.
  * Narrow     chat and completions only; the other text routes render in ways of their own.
  * Ownership  buffers are the struct's, reused: results are good until the next call.
- * Threads    one.   Cost: one pass over the ids; text: one copy of the spans.
+ * Threads    one.   Cost: one pass over the ids; text: one pass over its messages,
+ *            one copy of the spans.
  */
 #pragma once
 #include <stdbool.h>

@@ -70,6 +70,8 @@ class Engine:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 prompt = body.get("prompt") or json.dumps(body.get("messages") or body.get("input") or "")
+                if isinstance(prompt, str) and self.path != "/tokenize":       # the older name, which /tokenize does not know
+                    prompt = prompt.replace('"reasoning_content":', '"reasoning":')
                 ids = prompt if isinstance(prompt, list) else list(prompt.encode())
                 if self.path == "/tokenize":
                     return self.say(200, {"count": len(ids), "max_model_len": 8192, "tokens": ids})

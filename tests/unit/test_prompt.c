@@ -89,6 +89,22 @@ Test(prompt, documents_and_reasoning_effort_join_the_template_arguments)
 	asks_nothing(OPENAI_CHAT, "{\"messages\":[],\"chat_template_kwargs\":[1]}");
 }
 
+Test(prompt, a_message_s_reasoning_content_goes_as_reasoning_unless_that_is_said)
+{
+	asks(OPENAI_CHAT,
+	     "{\"messages\":[{\"role\":\"user\",\"content\":\"\\\"reasoning_content\\\":\"},"
+	     "{\"reasoning_content\":\"a\", \"content\":{\"reasoning_content\":1}},"
+	     "{\"reasoning_content\":\"b\",\"reasoning\":\"c\"},"
+	     "{\"reasoning\" : null,\"reasoning_content\" : \"d\"},"
+	     "{\"reasoning\\u005fcontent\":\"e\",\"reasoning\":null}, 7]}",
+	     "{\"model\":\"worker-model\",\"messages\":["
+	     "{\"role\":\"user\",\"content\":\"\\\"reasoning_content\\\":\"},"
+	     "{\"reasoning\":\"a\",\"content\":{\"reasoning_content\":1}},"
+	     "{\"reasoning_content\":\"b\",\"reasoning\":\"c\"},"
+	     "{\"reasoning\":\"d\",\"reasoning_content\":null},"
+	     "{\"reasoning\":\"e\",\"reasoning_content\":null},7]}");
+}
+
 Test(prompt, a_completion_is_asked_for_by_its_first_prompt)
 {
 	asks(OPENAI_COMPLETIONS, "{\"prompt\":\"a \\\"b\\\"\"}",
