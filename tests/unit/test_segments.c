@@ -279,8 +279,8 @@ Test(segments, text_that_is_no_utf8_is_refused_wherever_it_stands)
 {
 	static const char *const text[] = {
 		"\xff", "<|im_start|>\xe4\xb8",
-		"<|im_start|>0123456789012345678901234567890123456789012345678901234567890"
-		"1\xc0\x80"};
+		("<|im_start|>0123456789012345678901234567890123456789012345678901234567890"
+		 "1\xc0\x80")};
 	struct segments *cache;
 	struct ids ids = {0};
 	struct model m;
