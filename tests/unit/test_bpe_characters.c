@@ -1,4 +1,4 @@
-/* test_bpe_characters.c -- bytes of characters that become one token anyhow: the ids are those of the
+/* test_bpe_characters.c -- characters whose bytes become one token anyhow: the ids are those of the
  * rule over bytes, over vocabularies made by chance. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -204,10 +204,11 @@ rounds(unsigned changes)
 			uint32_t want[1024];
 			size_t wanted = merge(&v, text, n, want);
 
-			cr_assert_eq(tokenizer_encode(t, scratch, slice_of(text, n), false, SIZE_MAX,
-						      &ids), 0);
-			cr_assert(ids.n == wanted && memcmp(ids.id, want, wanted * sizeof(*want)) == 0,
-				  "round %u: %.*s", round, (int)n, text);
+			cr_assert_eq(tokenizer_encode(t, scratch, slice_of(text, n), false,
+						      SIZE_MAX, &ids), 0);
+			cr_assert_eq(ids.n, wanted, "round %u: %.*s", round, (int)n, text);
+			cr_assert_arr_eq(ids.id, want, wanted * sizeof(*want), "round %u: %.*s",
+					 round, (int)n, text);
 			ids_free(&ids);
 		}
 		tokenizer_scratch_free(&scratch);
