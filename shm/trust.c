@@ -164,8 +164,9 @@ static const struct {
 	const char *name, *text;
 } whys[TRUST_WHYS] = {
 	[TRUST_NOT_ASKED] = {"not-asked", "its /tokenize has not been asked yet"},
-	[TRUST_NO_MODEL] = {"no-model", "no tokenizer of its model is configured here "
-			    "(spec.tokenizer): nothing to compare"},
+	[TRUST_NO_MODEL] = {"no-model", "spec.tokenizer of its set cannot be used: text "
+			    "prompts go by its /tokenize, messages and responses by load alone; "
+			    "pointsctl check and the log say why"},
 	[TRUST_FOREIGN] = {"foreign", "its engine makes the model's tokens by an encoder of its "
 			   "own, which is not here: prompts go by its /tokenize"},
 	[TRUST_PROBES_AGREE] = {"probes-agree", "its /tokenize makes the same ids as we do"},

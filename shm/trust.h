@@ -30,7 +30,7 @@ enum trust_state { TRUST_UNVERIFIED = 0, TRUST_EXACT, TRUST_MISMATCH };
 
 enum trust_why {
 	TRUST_NOT_ASKED = 0,            /* no run of probes has ended in this engine's life */
-	TRUST_NO_MODEL,                 /* its prompts are not made into tokens here */
+	TRUST_NO_MODEL,                 /* its set's spec.tokenizer cannot be used; key 0 */
 	TRUST_FOREIGN,                  /* its engine has an encoder of its own */
 	TRUST_PROBES_AGREE,
 	TRUST_PROBES_DIFFER,

@@ -89,12 +89,15 @@ say_model(struct why_say *s)
 		why_add(s, WHY_FACT(.about = WHY_TOKENS, .is = "mismatch", .reason = "model",
 				    .since_ns = pm_load64(&m->since_ns), .trouble = true),
 			"%u of this model's workers disagree with our tokens and %u agree: its "
-			"prompts go by their /tokenize", mismatch, exact);
+			"prompts go by their /tokenize until spec.tokenizer has these workers' own "
+			"files and options; pointsctl verify --model DIR --url %s shows each probe",
+			mismatch, exact, s->w->url);
 	else if (s->w->trust.state == TRUST_MISMATCH)
 		why_add(s, WHY_FACT(.about = WHY_TOKENS, .is = "mismatch", .reason = "alone",
 				    .since_ns = row_trust_since(&s->w->trust), .trouble = true),
 			"%u of this model's workers agree with our tokens, and this one does not: "
-			"does it run what they run?", exact);
+			"does it run what they run? pointsctl verify --model DIR --url %s shows "
+			"each probe", exact, s->w->url);
 }
 
 /* ---- what the journals tell ---- */
@@ -146,6 +149,10 @@ why_tokens(struct why_say *s, const struct pm_why_traffic *t)
 	if (s->w->has_trust) {
 		say_trust(s);
 		say_model(s);
+	} else if (s->w->trust.why == TRUST_NO_MODEL) {
+		why_add(s, WHY_FACT(.about = WHY_TOKENS, .is = "unverified", .reason = "no-model",
+				    .since_ns = row_trust_since(&s->w->trust), .trouble = true),
+			"%s", trust_why_text(TRUST_NO_MODEL));
 	}
 	if (!t)
 		return;

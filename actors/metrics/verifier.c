@@ -378,6 +378,31 @@ held_drop(struct verifier *v)
 	v->n_held = kept;
 }
 
+/* Of whom nothing is made here any more, nothing is proven.  A model that is still to come leaves
+ * things as they are. */
+static void
+forget_others(const struct verifier *v)
+{
+	for (uint32_t m = 0; m < v->manifest->n_members; m++) {
+		const struct manifest_member *member = &v->manifest->members[m];
+		bool wanted = v->manifest->sets[member->set].tokenizer.path[0] != 0;
+		uint16_t row = rows_find(v->rows, member->uid);
+		struct row_trust none = {0}, was;
+
+		if (row == ROW_NONE || v->subject_of[row] != NOBODY ||
+		    (wanted && !held_of(v, member->set)))
+			continue;
+		row_trust_read(v->rows, row, &was);
+		if (wanted)
+			proof_is(&none, TRUST_UNVERIFIED, TRUST_NO_MODEL, clock_mono());
+		if (row_trust_key(&was) == 0 && was.why == none.why)
+			continue;
+		row_trust_write(v->rows, row,
+				atomic_load_explicit(&v->rows->row[row].row_gen,
+						     memory_order_acquire), &none);
+	}
+}
+
 int
 verifier_set(struct verifier *v, const struct manifest *manifest, uint32_t generation,
 	     const struct secrets *trust)
@@ -412,6 +437,7 @@ verifier_set(struct verifier *v, const struct manifest *manifest, uint32_t gener
 		for (unsigned k = 0; k < fresh[i].n_rows; k++)
 			v->subject_of[fresh[i].row[k]] = i;
 	held_drop(v);
+	forget_others(v);
 	tally_all(v);
 	return 0;
 }

@@ -478,6 +478,37 @@ Test(verifier, a_reload_with_the_same_model_asks_nobody_and_other_files_ask_anew
 	end(&w);
 }
 
+Test(verifier, nothing_is_said_to_be_proven_where_tokens_are_not_made_here_any_more)
+{
+	struct world w;
+	struct row_trust t;
+	int fd;
+
+	begin_with(&w, 1, "  tokenizer: {path: /nowhere}\n");
+	settle(&w);
+	cr_assert_eq(trust_of(&w, 0).state, TRUST_EXACT);
+	cr_assert_eq(verifier_set(w.verifier, w.m, 2, NULL), 0);
+	cr_assert_eq(trust_of(&w, 0).state, TRUST_EXACT, "its model is still to come");
+	cr_assert_eq(models_freeze_reason(&fd, "no such folder"), 0);
+	verifier_model(w.verifier, 2, 0, fd);
+	t = trust_of(&w, 0);
+	cr_assert_eq(t.state, TRUST_UNVERIFIED);
+	cr_assert_eq(t.why, TRUST_NO_MODEL);
+	cr_assert_eq(row_trust_key(&t), 0);
+	cr_assert_neq(row_trust_since(&t), 0);
+	hand(&w, 3, KEY_A);
+	cr_assert_eq(verifier_set(w.verifier, w.m, 3, NULL), 0);
+	settle(&w);
+	cr_assert_eq(trust_of(&w, 0).state, TRUST_EXACT, "asked anew");
+	manifest_free(&w.m);
+	documents(&w, 1, "");
+	cr_assert_eq(verifier_set(w.verifier, w.m, 4, NULL), 0);
+	t = trust_of(&w, 0);
+	cr_assert_eq(row_trust_key(&t), 0, "its set has no tokenizer");
+	cr_assert_eq(t.why, TRUST_NOT_ASKED);
+	end(&w);
+}
+
 Test(verifier, a_reload_in_the_middle_of_a_run_goes_on_with_it)
 {
 	struct world w;

@@ -283,8 +283,10 @@ Test(why, a_worker_that_alone_disagrees_is_told_from_a_model_that_is_wrong)
 	world_trust(&w, 0, TRUST_MISMATCH, TRUST_PROBES_DIFFER);
 	n = ask(&w, NULL, why);
 	for (unsigned i = 0; i < n; i++)
-		said |= strcmp(why[i].reason, "model") == 0 && why[i].trouble;
-	cr_assert(said, "its prompts go by /tokenize");
+		said |= strcmp(why[i].reason, "model") == 0 && why[i].trouble &&
+			strstr(why[i].text, "spec.tokenizer") &&
+			strstr(why[i].text, "pointsctl verify");
+	cr_assert(said, "its prompts go by /tokenize, and what mends it");
 	trust_model_write(&w.rows, 9, "demo", 2, 0, 1, 2000);
 	n = ask(&w, NULL, why);
 	said = false;
@@ -293,6 +295,24 @@ Test(why, a_worker_that_alone_disagrees_is_told_from_a_model_that_is_wrong)
 		said |= strcmp(why[i].reason, "alone") == 0 && why[i].trouble;
 	}
 	cr_assert(said);
+	world_end(&w);
+}
+
+Test(why, a_tokenizer_that_cannot_be_used_is_trouble)
+{
+	struct row_trust t = {.why = TRUST_NO_MODEL, .since_lo = 1000};
+	struct pm_why why[PM_WHY_MAX];
+	const struct pm_why *f;
+	struct view_world w;
+
+	world_begin(&w);
+	row_trust_write(&w.rows, 0, 1, &t);
+	f = about(why, ask(&w, NULL, why), WHY_TOKENS);
+	cr_assert(f->trouble);
+	cr_assert_str_eq(f->is, "unverified");
+	cr_assert_str_eq(f->reason, "no-model");
+	cr_assert_eq(f->since_ns, 1000);
+	cr_assert(strstr(f->text, "pointsctl check"), "%s", f->text);
 	world_end(&w);
 }
 
