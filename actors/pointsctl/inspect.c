@@ -233,6 +233,15 @@ command_requests(const struct options *o)
 
 /* ---- explain ---- */
 
+static const char *
+count_text(char buf[UNIT_TEXT], const json_t *n)
+{
+	if (!json_is_integer(n))
+		return "unknown";
+	snprintf(buf, UNIT_TEXT, "%lld", (long long)json_integer_value(n));
+	return buf;
+}
+
 static void
 print_pair(const json_t *c, const char *what, const char *ours, const char *theirs, bool is_time)
 {
@@ -242,13 +251,8 @@ print_pair(const json_t *c, const char *what, const char *ours, const char *thei
 	if (is_time)
 		printf("%s predicted %s, was %s\n", what, unit_us(x, c, ours),
 		       unit_us(y, c, theirs));
-	else if (json_is_integer(a) && json_is_integer(b))
-		printf("%s ours %lld, the engine's %lld\n", what, (long long)json_integer_value(a),
-		       (long long)json_integer_value(b));
 	else
-		printf("%s ours %s, the engine's %s\n", what,
-		       json_is_integer(a) ? "known" : "unknown",
-		       json_is_integer(b) ? "known" : "unknown");
+		printf("%s ours %s, the engine's %s\n", what, count_text(x, a), count_text(y, b));
 }
 
 static void

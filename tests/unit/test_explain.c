@@ -136,6 +136,38 @@ Test(explain, what_is_no_decision_record_is_refused)
 	end(&w);
 }
 
+static void
+cr_says(uint8_t source, uint32_t tokens, const char *says)
+{
+	struct {
+		struct journal_record head;
+		struct journal_decision d;
+	} r = {
+		.head = {.kind = JOURNAL_DECISION, .request_id = 5},
+		.d = {.verdict = VERDICT_CHOOSE, .token_source = source, .prompt_tokens = tokens,
+		      .exact_tokens = tokens, .note = "no such folder"},
+	};
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	json_t *d;
+
+	cr_assert_eq(explain_decision(&r, sizeof r, NULL, &d), 0);
+	explain_print(to, d);
+	fclose(to);
+	cr_assert(strstr(text, says), "%s", text);
+	free(text);
+	json_decref(d);
+}
+
+Test(explain, a_prompt_that_was_not_made_here_says_why_and_by_what_it_went)
+{
+	cr_says(TOKENS_TOKENIZE, 70,
+		"\ntokens not made here: no such folder; by the worker's /tokenize\n");
+	cr_says(TOKENS_IDS, 70, "\ntokens not made here: no such folder\n");
+	cr_says(TOKENS_NONE, 0, "\ntokens not known: no such folder; decided by load alone\n");
+}
+
 Test(explain, a_prompt_that_is_not_known_whole_says_how_far_it_is_and_why)
 {
 	struct {

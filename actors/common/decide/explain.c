@@ -179,6 +179,23 @@ print_known(FILE *to, const json_t *o, const char *key, int width)
 		fprintf(to, " %*s", width, "?");
 }
 
+/* Why not all of it was made here, and what was done instead. */
+static void
+print_note(FILE *to, const json_t *d)
+{
+	const char *source = pm_text_at(d, "token_source", "?");
+	const char *note = pm_text_at(d, "token_note", "");
+
+	if (strcmp(source, "native") == 0)
+		fprintf(to, "of the prompt %lld tokens are known: %s\n",
+			pm_integer_at(d, "exact_tokens"), note);
+	else if (strcmp(source, "none") == 0)
+		fprintf(to, "tokens not known: %s; decided by load alone\n", note);
+	else
+		fprintf(to, "tokens not made here: %s%s\n", note,
+			strcmp(source, "tokenize") == 0 ? "; by the worker's /tokenize" : "");
+}
+
 void
 explain_print(FILE *to, const json_t *d)
 {
@@ -213,8 +230,7 @@ explain_print(FILE *to, const json_t *d)
 		json_real_value(json_object_get(stages, "tokenize_us")),
 		json_real_value(json_object_get(stages, "hash_us")));
 	if (json_is_string(json_object_get(d, "token_note")))
-		fprintf(to, "of the prompt %lld tokens are known: %s\n",
-			pm_integer_at(d, "exact_tokens"), pm_text_at(d, "token_note", ""));
+		print_note(to, d);
 	if (json_array_size(list) == 0)
 		return;
 	fprintf(to, "%-16s %8s %8s %8s %6s %6s %6s %6s %10s %10s  %s\n", "worker", "cached",
