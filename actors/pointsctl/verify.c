@@ -239,10 +239,6 @@ open_worker(struct session *s, const struct options *o)
 {
 	const char *why;
 
-	if (!o->url) {
-		complain("verify: --url http://HOST:PORT of the worker is missing");
-		return false;
-	}
 	why = manifest_url_parse(o->url, &s->addr, &s->peer.https);
 	if (why) {
 		complain("--url %s: %s", o->url, why);
@@ -301,8 +297,9 @@ command_verify(const struct options *o)
 	struct session s = {0};
 	int r;
 
-	if (!o->model) {
-		complain("verify: --model DIR is missing");
+	if (!o->model || !o->url) {
+		complain("verify: %s is missing (pointsctl help)",
+			 o->model ? "--url http://HOST:PORT of the worker" : "--model DIR");
 		return EXIT_USAGE;
 	}
 	r = prompts_open(o, &s.ours);

@@ -78,3 +78,21 @@ native_tokens(struct native *native, enum openai_route route, struct slice body,
 	*ret_tokens = (unsigned)made.prompts[0].n;
 	return token;
 }
+
+int
+native_count(struct native *native, enum openai_route route, struct slice body,
+	     unsigned *ret_tokens, const char **why)
+{
+	struct prompt_made made;
+
+	if (prompt_make(native->maker, native->model, NULL, route, body, native->max_ids, &made) <
+		    0 ||
+	    (made.end != PROMPT_EXACT && made.end != PROMPT_TOO_LONG)) {
+		*why = made.why;
+		return -EINVAL;
+	}
+	*ret_tokens = 0;
+	for (size_t i = 0; i < made.n_prompts; i++)
+		*ret_tokens += (unsigned)made.prompts[i].n;
+	return 0;
+}

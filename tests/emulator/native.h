@@ -22,3 +22,6 @@ void native_close(struct native **ret);
 uint32_t *native_tokens(struct native *native, enum openai_route route, struct slice body,
 			unsigned *ret_tokens, const char **why);
 	/* From malloc; why: good until the next call. */
+int native_count(struct native *native, enum openai_route route, struct slice body,
+		 unsigned *ret_tokens, const char **why);
+	/* Tokens of all its prompts: 0, or -EINVAL and why. */

@@ -7,6 +7,7 @@
 #include "proto/multipart.h"
 #include "proto/openai.h"
 #include "tests/emulator/call.h"
+#include "tests/emulator/native.h"
 
 #define RESPONSES_KEPT 4096u            /* the oldest is forgotten */
 
@@ -137,6 +138,24 @@ audio_request(struct emulator *emu, struct http_conn *conn, const struct http1_r
 
 /* ---- embeddings ---- */
 
+/* Tokens of what is to be embedded: one text or list of ids, or several. */
+static unsigned
+input_tokens(const struct emulator *emu, const json_t *input)
+{
+	unsigned n = 0, sum = 0;
+	size_t i;
+	json_t *v;
+
+	if (json_is_string(input)) {
+		free(words_encode(emu->words, json_string_value(input),
+				  json_string_length(input), &n));
+		return n;
+	}
+	json_array_foreach(input, i, v)
+		sum += json_is_integer(v) ? 1 : input_tokens(emu, v);
+	return sum;
+}
+
 static void
 embeddings_request(struct emulator *emu, struct http_conn *conn, const char *body,
 		   size_t len_bytes)
@@ -145,7 +164,10 @@ embeddings_request(struct emulator *emu, struct http_conn *conn, const char *bod
 	const json_t *input = json_object_get(req, "input");
 	const char *model = json_string_value(json_object_get(req, "model"));
 	json_t *data = json_array(), *doc;
-	size_t n = json_is_array(input) ? json_array_size(input) : 1;
+	bool many = json_is_array(input) && !json_is_integer(json_array_get(input, 0));
+	size_t n = many ? json_array_size(input) : 1;
+	unsigned tokens = 0;
+	const char *why = NULL;
 	char *said;
 
 	if (!input || (model && !api_model_known(emu, model))) {
@@ -155,12 +177,22 @@ embeddings_request(struct emulator *emu, struct http_conn *conn, const char *bod
 		json_decref(req);
 		return;
 	}
+	if (emu->native == NULL)
+		tokens = input_tokens(emu, input);
+	else if (native_count(emu->native, OPENAI_EMBEDDINGS, (struct slice){body, len_bytes},
+			      &tokens, &why) < 0) {
+		api_error(emu, conn, 400, "BadRequestError", "input", why);
+		json_decref(data);
+		json_decref(req);
+		return;
+	}
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(data, json_pack("{s:s, s:i, s:[f, f, f]}", "object",
 						      "embedding", "index", (int)i, "embedding",
 						      0.25, -0.5, 1.0));
 	doc = json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", data, "model",
-			emu->opt.model, "usage", "prompt_tokens", (int)n, "total_tokens", (int)n);
+			emu->opt.model, "usage", "prompt_tokens", (int)tokens, "total_tokens",
+			(int)tokens);
 	said = json_dumps(doc, JSON_COMPACT);
 	http_conn_answer(conn, 200, "application/json", "", said, strlen(said));
 	free(said);

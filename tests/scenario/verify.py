@@ -74,6 +74,10 @@ def probed():
         for i in range(3):
             assert house.chat(f"Is track {i} free?")[0] == 200
         h.until("counts of three answers", lambda: tokens(house)["usage_same"] == 3)
+        for given in ("Is the track free?", ["Is the track free?", "And this one?"]):
+            status, answer = h.request(house.port, "POST", "/v1/embeddings", {"input": given})[:2]
+            assert status == 200 and answer["usage"]["prompt_tokens"] > 3, answer
+        h.until("counts of what was embedded, all prompts of a request together", lambda: tokens(house)["usage_same"] == 5)
         assert tokens(house)["usage_differ"] == 0
         assert tokenized(house.workers[0]) == asked, "made here: the worker is not asked"
 
@@ -198,7 +202,7 @@ def hand():
         r = verify()
         assert r.returncode == 1 and r.stderr.startswith("pointsctl: http://"), r.stderr
         r = subprocess.run([h.BIN / "pointsctl", "verify", "--model", DEMO], capture_output=True, text=True)
-        assert r.returncode == 1 and "--url" in r.stderr, r.stderr
+        assert r.returncode == 2 and "--url" in r.stderr, r.stderr       # usage, as pointsctl help says
 
 
 for mode in sys.argv[1:] or ["probed", "counted", "alone", "adapters", "hand"]:
