@@ -163,16 +163,22 @@ print_result(const struct options *o, json_t *result, void (*print)(const json_t
 	return 0;
 }
 
+/* name: of that command alone; NULL: of all. */
 static void
-usage(FILE *to)
+usage(FILE *to, const char *name)
 {
-	fputs("usage: pointsctl [-r RUNDIR] COMMAND [--output table|json]\n", to);
+	fprintf(to, "usage: pointsctl [-r RUNDIR] %s [--output table|json]\n",
+		name ? name : "COMMAND");
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char call[64];
 
+		if (name && strcmp(commands[i].name, name) != 0)
+			continue;
 		snprintf(call, sizeof call, "%s %s", commands[i].name, commands[i].takes);
 		fprintf(to, "  %-46s %s\n", call, commands[i].doc);
 	}
+	if (name)
+		return;
 	fputs("  help                                           this text\n"
 	      "  -r RUNDIR      run directory of the pointsman to ask (default " DEFAULT_RUN_DIR
 	      ")\n"
@@ -395,13 +401,13 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 			*given |= OPTION_COUNT;
 			break;
 		case 'h':
-			usage(stdout);
-			return 0;
+			o->help = true;
+			break;
 		case 'V':
 			printf("pointsctl %s\n", PM_VERSION);
 			return 0;
 		default:                        /* getopt has said why */
-			usage(stderr);
+			usage(stderr, NULL);
 			return EXIT_USAGE;
 		}
 	o->args = argv + optind + 1;
@@ -421,12 +427,12 @@ main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	if (optind >= argc) {
-		usage(stderr);
-		return EXIT_USAGE;
+		usage(o.help ? stdout : stderr, NULL);
+		return o.help ? 0 : EXIT_USAGE;
 	}
 	name = argv[optind];
 	if (strcmp(name, "help") == 0) {
-		usage(stdout);
+		usage(stdout, NULL);
 		return 0;
 	}
 	for (size_t i = 0; i < COMMANDS && !command; i++)
@@ -434,8 +440,12 @@ main(int argc, char **argv)
 			command = &commands[i];
 	if (!command) {
 		fprintf(stderr, "pointsctl: no command \"%s\"\n", name);
-		usage(stderr);
+		usage(stderr, NULL);
 		return EXIT_USAGE;
+	}
+	if (o.help) {
+		usage(stdout, name);
+		return 0;
 	}
 	if (given & ~command->options)
 		return usage_error("%s does not take one of these options", name);

@@ -18,6 +18,7 @@
 struct options {
 	const char *run_dir;
 	bool json;                              /* --output json */
+	bool help;                              /* what the subcommand takes, and no more */
 	bool dry_run, follow, segments, why;
 	bool slots, hash, audit;                /* of index */
 	const char *tokens, *model, *adapter, *salt, *worker;   /* of index, hash; NULL not given */

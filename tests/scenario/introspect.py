@@ -346,6 +346,10 @@ with h.House(ingresses=2) as house:
         r = subprocess.run([h.BIN / "pointsctl", *args], capture_output=True, text=True)
         assert r.returncode == 2 and "pointsctl" in r.stderr, (args, r)
     assert subprocess.run([h.BIN / "pointsctl", "help"], capture_output=True, text=True).stdout.startswith("usage: ")
+    # Asked for the help of one command, it says that alone.
+    one = subprocess.run([h.BIN / "pointsctl", "render", "--help"], capture_output=True, text=True).stdout.splitlines()
+    assert one[0].startswith("usage: pointsctl") and len(one) > 1, one
+    assert all(line.startswith("  render ") for line in one[1:]), one
     r = subprocess.run([h.BIN / "pointsctl", "-r", house.folder / "nowhere", "stat"], capture_output=True, text=True)
     assert r.returncode == 1 and "no pointsman runs" in r.stderr, r
 
