@@ -167,8 +167,10 @@ print_result(const struct options *o, json_t *result, void (*print)(const json_t
 static void
 usage(FILE *to, const char *name)
 {
-	fprintf(to, "usage: pointsctl [-r RUNDIR] %s [--output table|json]\n",
-		name ? name : "COMMAND");
+	if (name)
+		fputs("usage: pointsctl [-r RUNDIR]\n", to);
+	else
+		fputs("usage: pointsctl [-r RUNDIR] COMMAND [--output table|json]\n", to);
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char call[64];
 

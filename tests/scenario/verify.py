@@ -75,7 +75,7 @@ def probed():
             assert house.chat(f"Is track {i} free?")[0] == 200
         h.until("counts of three answers", lambda: tokens(house)["usage_same"] == 3)
         for given in ("Is the track free?", ["Is the track free?", "And this one?"]):
-            status, answer = h.request(house.port, "POST", "/v1/embeddings", {"input": given})[:2]
+            status, answer = h.request(house.port, "POST", "/v1/embeddings", {"model": house.model, "input": given})[:2]
             assert status == 200 and answer["usage"]["prompt_tokens"] > 3, answer
         h.until("counts of what was embedded, all prompts of a request together", lambda: tokens(house)["usage_same"] == 5)
         assert tokens(house)["usage_differ"] == 0
