@@ -130,6 +130,27 @@ Test(jinja, a_macro_knows_its_own_name_and_parameters)
 	      "(3,){'k': 4}f('a', 'b')<Macro 'f'>");
 }
 
+Test(jinja, numbers_beyond_a_float_are_compared_exactly_and_never_divided_inexactly)
+{
+	static const char context[] = "{\"big\": 10000000000000000000000000, \"f\": 1e25,"
+				      " \"odd\": 9007199254740993, \"inf\": Infinity}";
+
+	gives("{{ big < f }}{{ big == f }}{{ f > big }}{{ -big > -f }}", context,
+	      "TrueFalseTrueTrue");
+	gives("{{ big < inf }}{{ big > -inf }}{{ big > 1.5 }}{{ -big < 1.5 }}", context,
+	      "TrueTrueTrueTrue");
+	gives("{{ 9007199254740992 / 4 }}{{ big / 1e25 }}", context, "2251799813685248.01.0");
+	fails("{{ odd / 3 }}", context, -EINVAL, 1, "beyond 53 bits");
+	fails("{{ 3 / odd }}", context, -EINVAL, 1, "beyond 53 bits");
+	fails("{{ big / 3 }}", context, -EINVAL, 1, "beyond 64 bits");
+}
+
+Test(jinja, an_infinite_number_has_no_integer_but_its_text_has_the_default)
+{
+	fails("{{ inf|int }}", "{\"inf\": Infinity}", -EINVAL, 1, "OverflowError");
+	gives("{{ 'inf'|int(3) }}", "{}", "3");
+}
+
 Test(jinja, a_generator_is_walked_once)
 {
 	gives("{% set g = xs|select('odd') %}{{ g|list }}{{ g|list }}", "{\"xs\": [1, 2, 3]}",

@@ -68,6 +68,8 @@ Test(value, dumps_takes_pythons_settings)
 
 	cr_expect_eq(dump("\"\xc3\xa9\xf0\x9f\x98\x80\"", &ascii), 0);
 	cr_expect(slice_eq_str(text_slice(&out), "\"\\u00e9\\ud83d\\ude00\""));
+	cr_expect_eq(dump("\"\x7f~\"", &ascii), 0);
+	cr_expect(slice_eq_str(text_slice(&out), "\"\\u007f~\""));
 	cr_expect_eq(dump("{\"b\":1,\"a\":2}", &sorted), 0);
 	cr_expect(slice_eq_str(text_slice(&out), "{\"a\": 2, \"b\": 1}"));
 	cr_expect_eq(dump("{\"a\":[1,{}],\"b\":[]}", &pretty), 0);

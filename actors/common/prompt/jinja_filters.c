@@ -93,8 +93,6 @@ PLAIN(int)
 	struct value fallback = given(a[0]) ? a[0] : value_int(0), v;
 	bool ok;
 
-	if (in.kind == VALUE_FLOAT && isinf(in.f))
-		return fallback;
 	v = py_int_of(run, in, base, &ok);
 	if (ok)
 		return v;

@@ -154,6 +154,13 @@ float_op(struct run *run, enum node_kind op, double a, double b)
 	return value_float(copysign(0, a / b));
 }
 
+/* Python rounds the quotient once; a double on each side would be rounded before. */
+static bool
+is_exact(int64_t i)
+{
+	return i >= -((int64_t)1 << 53) && i <= (int64_t)1 << 53;
+}
+
 static struct value
 int_op(struct run *run, enum node_kind op, struct value x, struct value y)
 {
@@ -175,6 +182,8 @@ int_op(struct run *run, enum node_kind op, struct value x, struct value y)
 	case N_DIV:
 		if (b == 0)
 			run_fail(run, "ZeroDivisionError: division by zero");
+		if (!is_exact(a) || !is_exact(b))
+			run_fail(run, "unsupported: to divide integers beyond 53 bits");
 		return value_float((double)a / (double)b);
 	case N_POW:
 		return int_pow(run, a, b);
@@ -257,7 +266,7 @@ py_binary(struct run *run, enum node_kind op, struct value a, struct value b)
 		bad_operands(run, op, a, b);
 	if (is_int(a) && is_int(b))
 		return int_op(run, op, a, b);
-	if (a.kind != VALUE_FLOAT && b.kind != VALUE_FLOAT && op != N_DIV)
+	if (a.kind != VALUE_FLOAT && b.kind != VALUE_FLOAT)
 		too_large(run);
 	return float_op(run, op, as_double(run, a), as_double(run, b));
 }
@@ -325,8 +334,25 @@ order_digits(struct slice a, struct slice b)
 	return na ? -c : c;
 }
 
+/* A float beyond 64 bits is whole, and printf writes every digit of it. */
 static int
-order_numbers(struct run *run, struct value a, struct value b)
+order_big_float(struct value big, double f)
+{
+	char buf[400];
+	int n;
+
+	if (isnan(f))
+		return 2;
+	if (isinf(f))
+		return f < 0 ? 1 : -1;
+	if (fabs(f) < 0x1p63)
+		return big.s[0] == '-' ? -1 : 1;
+	n = snprintf(buf, sizeof(buf), "%.0f", f);
+	return order_digits(value_slice(big), slice_of(buf, (size_t)n));
+}
+
+static int
+order_numbers(struct value a, struct value b)
 {
 	int c;
 
@@ -344,7 +370,13 @@ order_numbers(struct run *run, struct value a, struct value b)
 		c = order_int_float(b.i, a.f);
 		return c == 2 ? 2 : -c;
 	}
-	return order(as_double(run, a), as_double(run, b));
+	if (a.kind == VALUE_BIG)
+		return order_big_float(a, b.f);
+	if (b.kind == VALUE_BIG) {
+		c = order_big_float(b, a.f);
+		return c == 2 ? 2 : -c;
+	}
+	return order(a.f, b.f);
 }
 
 static int
@@ -368,7 +400,7 @@ py_compare(struct run *run, enum compare_op op, struct value a, struct value b)
 	if (is_undefined(b))
 		fail_undefined(run, b);
 	if (is_number(a) && is_number(b))
-		return order_numbers(run, a, b);
+		return order_numbers(a, b);
 	if (is_text(a) && is_text(b))
 		return order_texts(a, b);
 	if ((a.kind != VALUE_LIST && a.kind != VALUE_TUPLE) || a.kind != b.kind)

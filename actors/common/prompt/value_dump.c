@@ -82,10 +82,6 @@ write_string(struct writer *w, struct slice s)
 			p++;
 			continue;
 		}
-		if (c == 0x7f) {
-			p++;
-			continue;
-		}
 		if (!add(w, plain, (size_t)(p - plain)))
 			return false;
 		if (c >= 0x80)
