@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -16,6 +17,7 @@
 #define WINDOW       96u                /* symbols merged at a time where there are many, .. */
 #define WINDOW_ENDS  2u                 /* .. whose last ids are made anew, .. */
 #define WINDOW_LEAST 8u                 /* .. and how many one must come on by, on average */
+#define HUGE_PAGE ((size_t)1 << 21)
 #define DEAD  INT32_MAX                 /* key of a place where no pair is */
 
 struct key {                            /* a piece's first 16 bytes, zeros behind its end */
@@ -38,10 +40,16 @@ bpe_begin(const struct bpe_tables *t, struct bpe_work *w)
 	}
 	c->used = w->turns;
 	if (!c->entry || c->identity != t->identity) {
-		struct bpe_cached *fresh = calloc(BPE_CACHE, sizeof(*fresh));
+		const size_t len = (BPE_CACHE * sizeof(struct bpe_cached) + HUGE_PAGE - 1) /
+				   HUGE_PAGE * HUGE_PAGE;
+		struct bpe_cached *fresh = aligned_alloc(HUGE_PAGE, len);
 
 		if (!fresh)
 			return -ENOMEM;
+		/* Read here and there: two entries for its addresses, not 768.  Where the kernel
+		 * has no such pages, the others do. */
+		(void)madvise(fresh, len, MADV_HUGEPAGE);
+		memset(fresh, 0, len);
 		free(c->entry);
 		c->entry = fresh;
 		c->identity = t->identity;

@@ -23,7 +23,7 @@
                                            the others go on */
 #define BPE_BATCH     64u               /* pieces whose tables are fetched before they are read */
 #define BPE_IDS       7u
-#define BPE_CACHE     (1u << 16)        /* entries: 3 MB */
+#define BPE_CACHE     (1u << 16)        /* entries: 3 MB, in pages of 2 */
 #define BPE_CACHES    4u                /* tokenizers a thread keeps one for */
 
 struct bpe_tables {
