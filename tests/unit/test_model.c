@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "actors/common/prompt/request.h"
 #include "actors/common/prompt/tokenizer.h"
@@ -270,6 +272,21 @@ Test(model, what_is_wrong_with_a_folder_is_said_with_the_files_name)
 	refused(dir, NULL, ENOENT, dir);
 	world_remove(dir);
 	refused("/nonexistent", NULL, ENOENT, "/nonexistent");
+}
+
+Test(model, a_pipe_in_a_folder_is_refused_and_not_waited_for, .timeout = 30)
+{
+	static const char *const names[] = {"chat_template.jinja", "tokenizer.json"};
+	char dir[64], path[100];
+
+	for (unsigned i = 0; i < 2; i++) {
+		world_folder(dir);
+		snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+		unlink(path);
+		cr_assert_eq(mkfifo(path, 0600), 0);
+		refused(dir, NULL, i ? EINVAL : EIO, names[i]);
+		world_remove(dir);
+	}
 }
 
 /* Opening never reads outside, whatever the bytes (the sanitizers watch). */

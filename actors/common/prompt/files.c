@@ -54,7 +54,7 @@ static int
 map_file(const char *path, void **ret, size_t *ret_len, char *why, size_t why_len)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = 0;
 	void *p = MAP_FAILED;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {

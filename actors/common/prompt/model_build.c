@@ -63,7 +63,7 @@ no_memory(struct build *b)
 static int
 read_path(struct build *b, const char *path, struct slice *ret)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	char *p;
 	size_t n = 0;
