@@ -122,6 +122,26 @@ Test(tokenizer, an_added_token_that_the_vocabulary_has_keeps_that_id_and_others_
 	gone(&j);
 }
 
+Test(tokenizer, a_thousand_added_tokens_are_found_and_one_given_twice_has_the_later_flags)
+{
+	enum { N = 1000 };
+	static char json[N * 160];
+	char id[16], text[16];
+	size_t n = (size_t)snprintf(json, sizeof(json), ",\"added_tokens\":[");
+	struct subject j;
+
+	for (unsigned i = 0; i < N; i++)
+		n += (size_t)snprintf(json + n, sizeof(json) - n, TOKEN(29, "<%u>", RAW) ",", i);
+	snprintf(json + n, sizeof(json) - n, TOKEN(7, "<500>", ",\"lstrip\":true" RAW) "]");
+	j = open_letters(json);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(text, sizeof(text), "<%u>", i);
+		snprintf(id, sizeof(id), "%u", 29 + i);
+		IS(&j, text, id);
+	}
+	gone(&j);
+}
+
 Test(tokenizer, a_single_word_has_no_letter_beside_it)
 {
 	struct subject j = open_letters(",\"added_tokens\":["

@@ -33,6 +33,7 @@ build_free(struct build *b)
 	free(b->find);
 	free(b->merges);
 	free(b->added);
+	free(b->added_find);
 	ids_free(&b->before);
 	ids_free(&b->after);
 }
@@ -208,21 +209,50 @@ build_merge(struct build *b, uint32_t left, uint32_t right, uint32_t id, uint32_
 
 /* --- added tokens --- */
 
-static struct build_added *
-added_find(const struct build *b, struct slice content)
+static size_t
+added_place(const struct build *b, struct slice content)
 {
-	for (size_t i = 0; i < b->n_added; i++)
-		if (slice_eq(build_slice(b, b->added[i].off, b->added[i].len), content))
-			return &b->added[i];
-	return NULL;
+	size_t i = XXH3_64bits(content.p, content.len) & b->added_mask;
+
+	for (;; i = (i + 1) & b->added_mask) {
+		uint32_t at = b->added_find[i];
+
+		if (!at || slice_eq(build_slice(b, b->added[at - 1].off, b->added[at - 1].len),
+				    content))
+			return i;
+	}
+}
+
+/* Room in their table for one more at a load of a half: models of speech add a hundred thousand. */
+static bool
+added_grow(struct build *b)
+{
+	size_t size = b->added_find ? b->added_mask + 1 : 0;
+
+	if (2 * (b->n_added + 1) <= size)
+		return true;
+	size = size ? 2 * size : 256;
+	free(b->added_find);
+	b->added_find = calloc(size, sizeof(*b->added_find));
+	if (!b->added_find) {
+		build_fail(b, -ENOMEM, "no memory");
+		return false;
+	}
+	b->added_mask = size - 1;
+	for (size_t i = 0; i < b->n_added; i++) {
+		struct slice s = build_slice(b, b->added[i].off, b->added[i].len);
+
+		b->added_find[added_place(b, s)] = (uint32_t)i + 1;
+	}
+	return true;
 }
 
 uint32_t
 build_added_find(const struct build *b, struct slice content)
 {
-	const struct build_added *a = added_find(b, content);
+	uint32_t at = b->added_find ? b->added_find[added_place(b, content)] : 0;
 
-	return a ? a->id : build_find(b, content);
+	return at ? b->added[at - 1].id : build_find(b, content);
 }
 
 void
@@ -230,29 +260,31 @@ build_added(struct build *b, uint32_t off, uint32_t len, uint32_t flags, bool no
 	    uint32_t id)
 {
 	struct slice content = build_slice(b, off, len);
-	struct build_added *a = added_find(b, content);
 	uint32_t known = build_find(b, content);
+	size_t place;
 
-	if (b->error || len == 0)
+	if (b->error || len == 0 || !added_grow(b))
 		return;
-	if (a) {
-		a->flags = flags;
+	place = added_place(b, content);
+	if (b->added_find[place]) {
+		b->added[b->added_find[place] - 1].flags = flags;
 		return;
 	}
 	if (known != TOKENIZER_NONE) {
 		id = known;
 	} else if (id == TOKENIZER_NONE) {   /* the vocabulary's size, or behind the last added */
 		id = (uint32_t)b->n_tokens;
-		for (size_t i = 0; i < b->n_added; i++)
-			if (b->added[i].id >= id)
-				id = b->added[i].id + 1;
+		id = b->added_next > id ? b->added_next : id;
 	}
-	if (id >= TOKENS_MAX)
+	if (id >= TOKENS_MAX) {
 		build_fail(b, -E2BIG, "token id %u is past %u", id, TOKENS_MAX);
-	else if (grow(b, (void **)&b->added, b->n_added, &b->cap_added, sizeof(*b->added)))
+	} else if (grow(b, (void **)&b->added, b->n_added, &b->cap_added, sizeof(*b->added))) {
 		b->added[b->n_added++] = (struct build_added){
 			.id = id, .flags = flags, .off = off, .len = len, .normalized = normalized,
 		};
+		b->added_find[place] = (uint32_t)b->n_added;
+		b->added_next = id >= b->added_next ? id + 1 : b->added_next;
+	}
 }
 
 void

@@ -60,6 +60,9 @@ struct build {
 
 	struct build_added *added;
 	size_t n_added, cap_added;
+	uint32_t *added_find;           /* as find, over added by content */
+	size_t added_mask;
+	uint32_t added_next;            /* behind the greatest id of them; 0: none */
 	struct tokenizer_step step[TOKENIZER_STEPS_MAX]; /* text offsets in build.spelling */
 	unsigned n_normalizers, n_steps;
 	struct ids before, after;
