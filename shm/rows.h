@@ -34,12 +34,15 @@
 #include "shm/latch.h"
 #include "shm/segment.h"
 
-#define ROWS_LAYOUT     5u
+#define ROWS_LAYOUT     6u
 #define ROWS_DEFAULT    1024u           /* capacity; a row id fits 16 bits, 0 is a valid row */
 #define ROW_NONE        0xffffu
 #define ROW_NAME_MAX    64u             /* bytes with the 0 */
 #define ROW_URL_MAX     128u
+#define ROW_URL_UNIX    "unix:"         /* begins the URL of a row that is a unix socket's */
 
+/* A provider is one row per model that it offers: no ranks, no events, nothing known of its cache;
+ * up as long as its socket's process says so (metrics). */
 enum row_kind { ROW_WORKER = 1, ROW_PROVIDER };
 enum row_intent { INTENT_NONE = 0, INTENT_SERVE, INTENT_DRAIN, INTENT_REMOVE };
 enum row_health { HEALTH_UNKNOWN = 0, HEALTH_UP, HEALTH_SUSPECT, HEALTH_DOWN };
@@ -181,10 +184,10 @@ _Static_assert(offsetof(struct row, cache_state) == 320, "row");
 _Static_assert(offsetof(struct row, received) == 448, "row");
 
 struct row_text {                       /* S; written once per row_gen, before intent */
-	char set[ROW_NAME_MAX];
-	char member[ROW_NAME_MAX];
-	char url[ROW_URL_MAX];                  /* http://host:port */
-	char model[ROW_URL_MAX];                /* as the engine calls it */
+	char set[ROW_NAME_MAX];                 /* or the provider's name */
+	char member[ROW_NAME_MAX];              /* of a provider: name/model, as policies say */
+	char url[ROW_URL_MAX];                  /* http://host:port; of a provider: unix:/path */
+	char model[ROW_URL_MAX];                /* as the engine, or the provider, calls it */
 	char source[8];                         /* static, file or dns: how it came here */
 	char pad[120];
 };

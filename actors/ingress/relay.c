@@ -25,9 +25,10 @@ candidate(const struct request *r)
 
 /* --- choosing and trying again ------------------------------------------------------------- */
 
-/* The next candidate, from `from` on, that still is what was chosen. */
+/* The next candidate, from `from` on, that still is what was chosen.  Of one provider another model
+ * may do where this one is busy; unreached: nobody at the same place. */
 static bool
-seek(struct request *r, unsigned from, const struct upstream *not_this)
+seek(struct request *r, unsigned from, const struct upstream *not_this, bool unreached)
 {
 	struct ingress *in = r->in;
 
@@ -44,7 +45,8 @@ seek(struct request *r, unsigned from, const struct upstream *not_this)
 		    (intent != INTENT_SERVE && intent != INTENT_DRAIN))
 			continue;
 		to = upstream_of_row(&in->upstreams, c->row);
-		if (!to || to == not_this)
+		if (!to || (unreached ? upstream_same_place(to, not_this)
+				      : to == not_this && !to->local))
 			continue;
 		r->candidate = i;
 		r->to = to;
@@ -64,7 +66,7 @@ relay_choose(struct request *r, const struct msg_answer *answer)
 		request_fail(r, 503, "no_memory", "Out of memory.", 1);
 		return;
 	}
-	if (!seek(r, 0, NULL)) {
+	if (!seek(r, 0, NULL, false)) {
 		request_fail(r, 503, "no_candidate", "No worker for this model is available.", 1);
 		return;
 	}
@@ -138,12 +140,12 @@ budget(struct request *r)
 
 /* Another worker, once.  False: there is none, or no right to it; nothing was changed. */
 static bool
-retry_elsewhere(struct request *r)
+retry_elsewhere(struct request *r, bool unreached)
 {
 	if (r->elsewhere || r->in->retry_milli < 1000)
 		return false;
 	if (ask_list_valid(&r->in->ask, r->policy_gen)) {
-		if (!seek(r, r->candidate + 1, r->to) || !budget(r))
+		if (!seek(r, r->candidate + 1, r->to, unreached) || !budget(r))
 			return false;
 		ingress_count(r->in, COUNTER_retries, 1);
 		r->elsewhere = true;
@@ -208,7 +210,8 @@ send_request(struct request *r)
 				     .request_id = r->slot->request_id,
 				     .attempt = r->attempts,
 				     .rank = c->rank,
-				     .api_key = upstream_api_key(r->to)};
+				     .api_key = upstream_api_key(r->to),
+				     .provider = upstream_provider(r->to)};
 	size_t cap = r->head_len + HEAD_ROOM + to.api_key.len;
 	ssize_t len;
 	int pieces;
@@ -248,7 +251,7 @@ on_tried(void *arg, struct upstream_conn *conn, int error, const char *why)
 		log_warn("worker's TLS row=%u url=%s: %s", r->slot->row, r->to->url, why);
 	else
 		log_debug("worker not reached row=%u: %s", r->slot->row, strerror(-error));
-	if (retry_elsewhere(r))
+	if (retry_elsewhere(r, true))
 		return;
 	if (why)
 		request_fail(r, 502, "upstream_tls", "The TLS handshake with the worker failed.",
@@ -268,7 +271,7 @@ go(struct request *r)
 	while (!(r->conn = r->stale ? NULL : upstream_take(r->to, &conn_ops, r, now)) &&
 	       upstream_full(r->to)) {
 		ingress_count(in, COUNTER_worker_connections_full, 1);
-		if (!seek(r, r->candidate + 1, r->to)) {
+		if (!seek(r, r->candidate + 1, r->to, false)) {
 			request_fail(r, 503, "worker_connections",
 				     "Too many connections to the workers are open; try again.", 1);
 			return;
@@ -637,7 +640,7 @@ response_head(struct request *r, const struct http1_response *head, size_t head_
 
 	a->status = (uint16_t)head->status;
 	look_for_end(r, head);
-	if ((head->status == 429 || head->status == 503) && retry_elsewhere(r))
+	if ((head->status == 429 || head->status == 503) && retry_elsewhere(r, false))
 		return false;
 	a->keep_alive = head->head.keep_alive;
 	a->keep_alive_s = head->keep_alive_s;

@@ -19,6 +19,7 @@ struct relay_to_worker {
 	uint16_t rank;                  /* 65535: no rank header */
 	uint64_t body_len;
 	struct slice api_key;           /* ours for this worker; empty: none */
+	struct slice provider;          /* whose request it is, at a provider's socket; absent */
 };
 ssize_t relay_write_request(char *buf, size_t cap, const struct http1_request *from,
 			    const struct relay_to_worker *to);

@@ -100,6 +100,8 @@ relay_write_request(char *buf, size_t cap, const struct http1_request *from,
 				   (struct slice){bearer, (size_t)n});
 		explicit_bzero(bearer, sizeof bearer);
 	}
+	if (to->provider.len > 0)
+		http1_write_header(&w, SLICE_LIT("x-pointsman-provider"), to->provider);
 	if (to->rank != 65535)
 		http1_write_header_u64(&w, "x-data-parallel-rank", to->rank);
 	http1_write_header_u64(&w, "content-length", to->body_len);

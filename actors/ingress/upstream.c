@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "actors/common/log.h"
@@ -35,12 +36,32 @@ upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
 
 /* --- addresses --------------------------------------------------------------------------- */
 
+/* "unix:" and an absolute path; its one address is known for good. */
+static bool
+parse_path(struct upstream *to)
+{
+	const char *path = to->url + strlen(ROW_URL_UNIX);
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+	if (path[0] != '/' || strlen(path) >= sizeof at.sun_path)
+		return false;
+	snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+	memcpy(&to->addr[0].addr, &at, sizeof at);
+	to->addr[0].len = sizeof at;
+	to->n_addrs = 1;
+	snprintf(to->authority, sizeof to->authority, "localhost");
+	return true;
+}
+
 static bool
 parse_url(struct upstream *to)
 {
 	const char *p = to->url, *end, *colon;
 	size_t host_len;
 
+	to->local = strncmp(p, ROW_URL_UNIX, strlen(ROW_URL_UNIX)) == 0;
+	if (to->local)
+		return parse_path(to);
 	to->https = strncmp(p, "https://", 8) == 0;
 	if (to->https)
 		p += 8;
@@ -206,7 +227,8 @@ find_url(struct upstreams *u, const char *url, const char *set)
 	struct upstream *to;
 
 	for (to = u->list; to; to = to->next)
-		if (strcmp(to->url, url) == 0) {
+		if (strcmp(to->url, url) == 0 &&
+		    (!to->local || strcmp(to->set_name, set) == 0)) {
 			snprintf(to->set_name, sizeof to->set_name, "%s", set);
 			to->set_epoch = 0;
 			return to;
@@ -221,7 +243,7 @@ find_url(struct upstreams *u, const char *url, const char *set)
 	to->bad = !parse_url(to);
 	if (to->bad)
 		log_error("worker's url not understood, it gets no requests url=%s", to->url);
-	else
+	else if (!to->local)
 		first_addresses(to);
 	to->next = u->list;
 	u->list = to;
@@ -459,6 +481,8 @@ set_of(struct upstream *to)
 {
 	struct upstreams *all = to->all;
 
+	if (to->local)                  /* a provider may be called as a worker set is */
+		return CREDENTIALS_NO_SET;
 	if (to->set_epoch != all->epoch) {
 		to->set = credentials_set(all->credentials, to->set_name);
 		to->set_epoch = all->epoch;
@@ -473,6 +497,18 @@ upstream_api_key(struct upstream *to)
 
 	return set == CREDENTIALS_NO_SET ? (struct slice){NULL, 0}
 					 : to->all->credentials->set[set].api_key;
+}
+
+struct slice
+upstream_provider(const struct upstream *to)
+{
+	return to->local ? slice_str(to->set_name) : (struct slice){NULL, 0};
+}
+
+bool
+upstream_same_place(const struct upstream *a, const struct upstream *b)
+{
+	return a == b || (a && b && strcmp(a->url, b->url) == 0);
 }
 
 /* --- attempts ---------------------------------------------------------------------------- */

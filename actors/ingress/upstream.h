@@ -10,6 +10,9 @@
  *            turn, each 250 ms after the one before or at once when that failed, without giving
  *            up the earlier ones: who answers first is taken (RFC 8305, 5).  Connections to an
  *            address that the name has no more are not used again.
+ * Providers  unix:/path: one upstream per path and provider, so that a full pool or a 429 of one
+ *            says nothing of another behind the same socket.  No TLS, no API key: what is there
+ *            is a process of this machine, and holds its own.
  * TLS        https://host:port by the credentials of the worker's set.  When those change, idle
  *            connections end, and those in use are not kept.
  * Ownership  upstream_take/try lend a connection to the caller; it ends with give_back or drop.
@@ -46,10 +49,11 @@ struct upstream {
 	char url[ROW_URL_MAX];
 	char authority[ROW_URL_MAX];    /* host:port, for the Host header */
 	char host[ROW_URL_MAX], port[8];
-	char set_name[ROW_NAME_MAX];    /* whose credentials count */
+	char set_name[ROW_NAME_MAX];    /* whose credentials count; local: the provider */
 	uint32_t set;                   /* of all->credentials, as of set_epoch */
 	uint32_t set_epoch;
 	bool https;
+	bool local;                     /* a unix socket: a provider's */
 	bool named, bad;                /* a name, not an address; url not understood */
 	bool wanted;                    /* some row here is to serve; else nothing is kept idle */
 	mono_ns unwanted_ns;            /* since when not; 0 it is */
@@ -128,7 +132,8 @@ void upstreams_credentials(struct upstreams *u, const struct credentials *c);   
 void upstreams_rows_changed(struct upstreams *u);
 
 struct upstream *upstream_of_row(struct upstreams *u, uint16_t row);
-	/* NULL: no such row, or its URL is neither http://host:port nor https://host:port. */
+	/* NULL: no such row, or its URL is none of http://host:port, https://host:port and
+	 * unix:/path. */
 struct upstream_conn *upstream_take(struct upstream *to, const struct upstream_ops *ops,
 				    void *user, mono_ns now);
 	/* An idle connection, or NULL. */
@@ -140,6 +145,10 @@ void upstream_try(struct upstream_attempt *a, struct upstream *to, mono_ns deadl
 void upstream_try_cancel(struct upstream_attempt *a, struct io *io);
 struct slice upstream_api_key(struct upstream *to);
 	/* For Authorization: Bearer; empty: none. */
+struct slice upstream_provider(const struct upstream *to);
+	/* Whose requests these are, to the socket's process; absent: a worker's. */
+bool upstream_same_place(const struct upstream *a, const struct upstream *b);
+	/* Who cannot be reached at the one cannot be reached at the other. */
 /* 0, -ENOMEM */
 int upstream_send(struct upstream_conn *c, const struct iovec *iov, unsigned n);
 void upstream_pause(struct upstream_conn *c);

@@ -50,6 +50,29 @@ Test(relay_head, credentials_and_hop_by_hop_fields_stay_behind)
 			      "content-length: 17\r\n\r\n");
 }
 
+Test(relay_head, provider_is_named_to_its_socket_and_by_nobody_else)
+{
+	struct relay_to_worker to = {.authority = "localhost", .request_id = 1, .attempt = 1,
+				     .rank = 65535, .provider = SLICE_LIT("cloud")};
+	struct http1_request rq;
+	char buf[1024];
+	ssize_t n;
+
+	parse("POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-Pointsman-Provider: other\r\n"
+	      "Authorization: Bearer k\r\n\r\n", &rq);
+	n = relay_write_request(buf, sizeof buf - 1, &rq, &to);
+	cr_assert_gt(n, 0);
+	buf[n] = '\0';
+	cr_assert_not_null(strstr(buf, "\r\nx-pointsman-provider: cloud\r\n"), "%s", buf);
+	cr_assert_null(strstr(buf, "other"));
+	cr_assert_null(strstr(buf, "Bearer"));
+	to.provider = (struct slice){NULL, 0};
+	n = relay_write_request(buf, sizeof buf - 1, &rq, &to);
+	cr_assert_gt(n, 0);
+	buf[n] = '\0';
+	cr_assert_null(strstr(buf, "provider"), "a worker is no provider");
+}
+
 Test(relay_head, what_a_client_proves_itself_by_is_a_credential)
 {
 	cr_assert(relay_is_credential(SLICE_LIT("Authorization")));

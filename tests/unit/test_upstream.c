@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <arpa/inet.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "actors/common/log.h"
@@ -101,17 +102,39 @@ silent(const char *host, int fd[3])
 }
 
 static struct upstream *
-worker(const char *url)
+row(uint16_t id, const char *set, const char *url)
 {
 	struct row_text text = {.member = "w"};
 
 	snprintf(text.url, sizeof text.url, "%s", url);
-	rows.row[0].uid = 1;
-	rows.row[0].intent = INTENT_NONE;
-	rows_text_write(&rows, 0, &text);
-	rows.row[0].row_gen++;
-	rows.row[0].intent = INTENT_SERVE;
-	return upstream_of_row(&all, 0);
+	snprintf(text.set, sizeof text.set, "%s", set);
+	rows.row[id].uid = id + 1u;
+	rows.row[id].intent = INTENT_NONE;
+	rows_text_write(&rows, id, &text);
+	rows.row[id].row_gen++;
+	rows.row[id].intent = INTENT_SERVE;
+	return upstream_of_row(&all, id);
+}
+
+static struct upstream *
+worker(const char *url)
+{
+	return row(0, "", url);
+}
+
+/* A fresh path, and who listens there. */
+static int
+listens_path(char ret_url[ROW_URL_MAX])
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(a.sun_path, sizeof a.sun_path, "/tmp/test_upstream.%d", getpid());
+	unlink(a.sun_path);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+	cr_assert_eq(listen(fd, 8), 0);
+	snprintf(ret_url, ROW_URL_MAX, "unix:%s", a.sun_path);
+	return fd;
 }
 
 static void
@@ -366,5 +389,73 @@ EACH_BACKEND(name_that_is_none_fails_soon_and_is_not_asked_for_at_each_request)
 		cr_assert_eq(got, -EHOSTUNREACH);
 		cr_assert_null(to->lookup);
 	}
+	end();
+}
+
+EACH_BACKEND(provider_is_reached_over_its_socket_and_a_missing_one_is_a_refusal_at_once)
+{
+	struct upstream_attempt a = {.to = NULL};
+	char url[ROW_URL_MAX];
+	struct upstream *to;
+	mono_ns began;
+	int fd;
+
+	begin(backend);
+	fd = listens_path(url);
+	to = row(0, "cloud", url);
+	cr_assert_not_null(to);
+	cr_assert(slice_eq_str(upstream_provider(to), "cloud"));
+	cr_assert_eq(upstream_api_key(to).len, 0);
+	cr_assert_str_eq(to->authority, "localhost");
+	upstream_try(&a, to, clock_mono() + 20000 * MS, &ops, on_got, &owner);
+	until_got();
+	cr_assert_eq(got, 0);
+	cr_assert_eq(to->n_open, 1);
+	upstream_give_back(lent, 0, clock_mono());
+	cr_assert_eq(to->n_idle, 1);
+	cr_assert_eq(upstream_take(to, &ops, &owner, clock_mono()), lent, "kept and used again");
+	upstream_drop(lent);
+	unlink(url + strlen(ROW_URL_UNIX));
+	close(fd);
+	got = 1;
+	began = clock_mono();
+	upstream_try(&a, to, began + 20000 * MS, &ops, on_got, &owner);
+	until_got();
+	cr_assert_eq(got, -ENOENT);
+	cr_assert_lt(got_ns - began, 5000 * MS, "not by the deadline");
+	cr_assert_eq(to->n_open, 0);
+	end();
+}
+
+Test(upstream, providers_behind_one_socket_have_pools_of_their_own_but_are_at_one_place)
+{
+	struct upstream *a, *b, *again, *elsewhere;
+
+	begin(IO_EPOLL);
+	a = row(0, "cloud", "unix:/run/p.sock");
+	b = row(1, "other", "unix:/run/p.sock");
+	again = row(2, "cloud", "unix:/run/p.sock");
+	elsewhere = row(3, "http", "http://127.0.0.1:1");
+	cr_assert_neq(a, b);
+	cr_assert_eq(a, again);
+	cr_assert(upstream_same_place(a, b));
+	cr_assert_not(upstream_same_place(a, elsewhere));
+	cr_assert_eq(upstream_provider(elsewhere).len, 0, "a worker is no provider");
+	end();
+}
+
+Test(upstream, paths_that_are_none_are_refused)
+{
+	char url[ROW_URL_MAX];
+
+	begin(IO_EPOLL);
+	cr_assert_null(row(0, "p", "unix:run/p.sock"));
+	cr_assert_null(row(1, "p", "unix:"));
+	memset(url, 'x', sizeof url);
+	memcpy(url, "unix:/", 6);
+	url[5 + 108] = '\0';            /* one byte more than a name may have */
+	cr_assert_null(row(2, "p", url));
+	url[5 + 107] = '\0';
+	cr_assert_not_null(row(3, "p", url));
 	end();
 }
