@@ -172,12 +172,50 @@ emulator_lora(const struct emulator *emu, const char *name, size_t len_bytes)
 
 /* ---- requests ---- */
 
+/* Text as a string; else its bytes one by one. */
+static json_t *
+text_or_bytes(struct slice s)
+{
+	json_t *as_text = json_stringn(s.len > 0 ? s.p : "", s.len), *bytes;
+
+	if (as_text != NULL)
+		return as_text;
+	bytes = json_array();
+	for (size_t i = 0; i < s.len; i++)
+		json_array_append_new(bytes, json_integer((unsigned char)s.p[i]));
+	return bytes;
+}
+
+/* All that a client sent, for who asks what left the house. */
+static void
+sink_put(FILE *sink, const struct http1_request *http, struct slice body)
+{
+	json_t *headers = json_array(), *line;
+	char *text;
+
+	for (unsigned i = 0; i < http->head.n_headers; i++)
+		json_array_append_new(headers, json_pack("[o, o]",
+			text_or_bytes(http->head.headers[i].name),
+			text_or_bytes(http->head.headers[i].value)));
+	line = json_pack("{s:o, s:o, s:o, s:o}", "method", text_or_bytes(http->method_name), "path",
+			 text_or_bytes(http->path), "headers", headers, "body",
+			 text_or_bytes(body));
+	text = json_dumps(line, JSON_COMPACT);
+	json_decref(line);
+	if (text == NULL)
+		abort();        /* a sink that missed something proves nothing */
+	fprintf(sink, "%s\n", text);
+	free(text);
+}
+
 static void
 on_request(void *arg, struct http_conn *conn, const struct http1_request *http, const char *body,
 	   size_t len_bytes)
 {
 	struct emulator *emu = arg;
 
+	if (emu->sink != NULL && (http->path.len < 5 || memcmp(http->path.p, "/emu/", 5) != 0))
+		sink_put(emu->sink, http, (struct slice){body, len_bytes});
 	/* /v1/models is our own page, whoever else has that path. */
 	if (slice_eq_str(http->path, "/v1/models") ||
 	    !routes_request(emu, conn, http, body, len_bytes))
@@ -379,6 +417,8 @@ loop(struct emulator *emu, struct watch *watch, const char **why)
 		}
 		if (emu->log != NULL)
 			fflush(emu->log);
+		if (emu->sink != NULL)
+			fflush(emu->sink);
 		http_server_flush(emu->http);
 	}
 }
@@ -514,6 +554,20 @@ open_rank(struct emulator *emu, struct rank *rank)
 	rank->worker = worker_new(&emu->cfg, &sink);
 }
 
+/* path "": none. */
+static int
+open_log(const char *path, FILE **ret, const char **why)
+{
+	if (path[0] == '\0')
+		return 0;
+	*ret = fopen(path, "ae");
+	if (*ret == NULL) {
+		*why = strerror(errno);
+		return -1;
+	}
+	return 0;
+}
+
 static int
 open_parts(struct emulator *emu, struct watch *watch, const char **why)
 {
@@ -521,13 +575,10 @@ open_parts(struct emulator *emu, struct watch *watch, const char **why)
 				       .on_closed = on_closed};
 	int r = watch_open(watch, why);
 
-	if (r == 0 && emu->opt.request_log[0] != '\0') {
-		emu->log = fopen(emu->opt.request_log, "ae");
-		if (emu->log == NULL) {
-			*why = strerror(errno);
-			r = -1;
-		}
-	}
+	if (r == 0)
+		r = open_log(emu->opt.request_log, &emu->log, why);
+	if (r == 0)
+		r = open_log(emu->opt.body_log, &emu->sink, why);
 	if (r == 0)
 		r = http_server_new(watch->epoll_fd, &handler, emu->opt.keep_alive_s, &emu->http);
 	if (r == 0)
@@ -568,6 +619,8 @@ close_parts(struct emulator *emu, struct watch *watch)
 	free(emu->lora_text);
 	if (emu->log != NULL)
 		fclose(emu->log);
+	if (emu->sink != NULL)
+		fclose(emu->sink);
 	free(emu->page);
 	free(emu->ids.slot);
 	free(emu->scratch);

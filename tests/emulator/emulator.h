@@ -68,7 +68,7 @@ struct emulator {
 	struct call *calls;        /* open requests */
 	struct kept_response *responses; /* of /v1/responses; newest first */
 	unsigned tokenizing;       /* of these, /tokenize */
-	FILE *log;
+	FILE *log, *sink;          /* of requests; of all that came, whole */
 	uint64_t epoch_ns;         /* virtual 0 on the monotonic clock */
 	uint64_t now_ns;
 	double now_s;              /* virtual */

@@ -252,17 +252,33 @@ def ranks_adapters_and_tiers_are_told_as_they_are():
     assert sum((b["token_ids"] for b in chain), []) == events[0]["token_ids"] and all(b["salt"] == "s" for b in chain)
 
 
+def a_socket_is_served_and_all_that_came_is_written_down():
+    path = folder / "p.sock"
+    e = h.Provider(folder, "elsewhere", path=path, profile="zero")
+    workers.append(e)
+    body = {"model": e.model, "prompt": "grüß", "max_tokens": 2}
+    assert e.get("/v1/completions", body, {"X-Own": "1"})[0] == 200 and e.get("/health")[0] == 200
+    e.get("/v1/completions", b"{\xff")
+    e.restart()                                 # in the place of the socket that was left
+    assert e.get("/v1/completions", body)[0] == 200
+    said = [json.loads(line) for line in e.sink.read_text().splitlines()]
+    assert [s["path"] for s in said] == ["/v1/completions", "/health", "/v1/completions", "/v1/completions"], said
+    assert json.loads(said[0]["body"]) == body and ["X-Own", "1"] in said[0]["headers"]
+    assert said[1]["body"] == "" and bytes(said[2]["body"]) == b"{\xff"
+
+
 try:
     for case in (events_are_lost_doubled_and_late, a_replay_has_holes_and_no_end, a_restart_begins_anew_hides_or_reconnects,
                  an_idle_publisher_with_an_id_says_so_each_second, a_publisher_connects_where_it_is_told_to,
                  what_sleeps_or_is_paused_waits_and_clears_with_the_next_step,
                  who_drains_says_so_ends_what_runs_and_lets_nobody_in, pages_are_spoilt_as_asked,
-                 ranks_adapters_and_tiers_are_told_as_they_are):
+                 ranks_adapters_and_tiers_are_told_as_they_are, a_socket_is_served_and_all_that_came_is_written_down):
         case()
         print(case.__name__.replace("_", " "))
 finally:
     for w in workers:
         w.stop()
-        w.sub.close()
+        if hasattr(w, "sub"):
+            w.sub.close()
     context.destroy(linger=0)       # also what a case that failed left open
 shutil.rmtree(folder)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define BODY_MAX_BYTES (32u << 20)
@@ -503,6 +505,34 @@ http_server_free(struct http_server **sp)
 	free(s);
 }
 
+static int
+bind_path(struct http_server *s, const char *path, const char **why)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct stat st;
+
+	if (path[0] == '\0' || strlen(path) >= sizeof addr.sun_path) {
+		*why = "not a path of a unix socket";
+		return -EINVAL;
+	}
+	snprintf(addr.sun_path, sizeof addr.sun_path, "%s", path);
+	if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		unlink(path);
+	s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->fd < 0 || bind(s->fd, (struct sockaddr *)&addr, sizeof addr) < 0 ||
+	    chmod(path, 0666) < 0) {
+		int r = -errno;
+
+		*why = strerror(-r);
+		if (s->fd >= 0)
+			close(s->fd);
+		s->fd = -1;
+		return r;
+	}
+	s->port = 0;
+	return 0;
+}
+
 int
 http_server_bind(struct http_server *s, const char *host, unsigned port, const char **why)
 {
@@ -510,6 +540,8 @@ http_server_bind(struct http_server *s, const char *host, unsigned port, const c
 	socklen_t len = sizeof addr;
 	int one = 1;
 
+	if (strncmp(host, "unix:", 5) == 0)
+		return bind_path(s, host + 5, why);
 	if (inet_pton(AF_INET, host, &addr.sin_addr) != 1) {
 		*why = "not an IPv4 address";
 		return -EINVAL;

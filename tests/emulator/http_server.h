@@ -37,7 +37,8 @@ int http_server_new(int epoll_fd, const struct http_handler *, double keep_alive
 void http_server_free(struct http_server **);
 	/* Closes all connections, without on_closed. */
 int http_server_bind(struct http_server *, const char *host, unsigned port, const char **why);
-	/* Takes the port (0: any free one) but refuses connections until http_server_listen. */
+	/* Takes the port (0: any free one) but refuses connections until http_server_listen.
+	 * host "unix:PATH": that socket, in the place of one that was there, open to everybody. */
 int http_server_listen(struct http_server *);
 unsigned http_server_port(const struct http_server *);
 void http_server_shut(struct http_server *);

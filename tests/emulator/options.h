@@ -35,7 +35,7 @@ struct options {
 	unsigned stream_interval, seed;
 	bool debug_headers, tokenize, tokenize_delay, prompt_tokens_details;
 	unsigned data_parallel_size, data_parallel_rank;
-	char *request_log;
+	char *request_log, *body_log;
 	/* engine */
 	char *profile, *scheduling_policy, *hash, *hash_seed;
 	unsigned block_size, num_gpu_blocks, max_num_batched_tokens, max_num_seqs;

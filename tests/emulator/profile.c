@@ -36,6 +36,15 @@ profile_by_name(const char *name, struct worker_config *ret_cfg)
 		cfg.engine.max_batched_tokens = 1u << 20;
 		cfg.engine.max_seqs = 4096;
 		cfg.engine.hash = BLOCKHASH_XXHASH_CBOR;
+	} else if (strcmp(name, "remote") == 0) {
+		/* A service elsewhere: its answer begins after the same time whatever the prompt
+		 * and whoever else asks, and comes at 50 tokens a second. */
+		cfg.engine.block_tokens = 16;
+		cfg.engine.num_blocks = 65536;
+		cfg.engine.max_batched_tokens = 1u << 20;
+		cfg.engine.max_seqs = 4096;
+		cfg.engine.t_o_s = 20e-3;
+		cfg.o_fix_s = 0.5;
 	} else {
 		return -ENOENT;
 	}

@@ -85,6 +85,38 @@ class Worker:
         return f"{{name: {self.name}, url: 'http://{self.host}:{self.port}'{kv}}}"
 
 
+class OverSocket(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path, timeout=60):
+        super().__init__("localhost", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Provider(Worker):
+    """An emulated service elsewhere, behind the unix socket that providers are spoken to at."""
+
+    def __init__(self, folder, name, *options, path, model="their-model", profile="remote"):
+        self.path, self.sink = pathlib.Path(path), folder / f"{name}.sink.jsonl"
+        super().__init__(folder, name, "--profile", profile, "--enable-kv-events", 0, "--body-log", self.sink, *options,
+                         model=model, host=f"unix:{self.path}")
+
+    def get(self, path, body=None, headers=None):
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body)
+        return answer_of(OverSocket(self.path), "POST" if body is not None else "GET", path, data, headers)
+
+    def came(self):
+        """All that was ever sent there but health questions: one dict a request, with its head and body."""
+        with open(self.sink) as f:
+            said = [json.loads(line) for line in f if line.endswith("}\n")]
+        return [s for s in said if s["path"] != "/health"]
+
+
 def read_line(pipe, what, limit_s):
     end = time.monotonic() + limit_s
     line = b""
@@ -101,9 +133,13 @@ def read_line(pipe, what, limit_s):
 
 def request(port, method, path, body=None, headers=None, timeout=60, host="127.0.0.1"):
     """Status, parsed or raw body, headers."""
-    c = http.client.HTTPConnection(host, port, timeout=timeout)
+    data = None if body is None else body if isinstance(body, (bytes, str)) else json.dumps(body)
+    return answer_of(http.client.HTTPConnection(host, port, timeout=timeout), method, path, data, headers)
+
+
+def answer_of(c, method, path, data=None, headers=None):
+    """Status, parsed or raw body, headers; the connection ends."""
     try:
-        data = None if body is None else body if isinstance(body, (bytes, str)) else json.dumps(body)
         c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
         r = c.getresponse()
         raw = r.read()
