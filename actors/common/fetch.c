@@ -32,9 +32,11 @@ fetch_clear(struct fetch *fetch)
 	if (fetch->bearer)
 		explicit_bzero(fetch->bearer, strlen(fetch->bearer));
 	free(fetch->bearer);
+	free(fetch->socket);
+	free(fetch->provider);
 	fetch->easy = fetch->headers = fetch->connect_to = NULL;
 	fetch->answer = fetch->ca = fetch->host_header = fetch->detour = NULL;
-	fetch->bearer = NULL;
+	fetch->bearer = fetch->socket = fetch->provider = NULL;
 	fetch->len = fetch->cap = 0;
 }
 
@@ -53,9 +55,22 @@ fetch_peer(const struct manifest *manifest, const struct manifest_member *member
 	};
 }
 
+static int
+to_socket(struct fetch *f, const struct fetch_peer *peer, const char *path)
+{
+	snprintf(f->url, sizeof f->url, "http://localhost%s", path);
+	f->socket = strdup(peer->socket);
+	if (!f->socket || (peer->provider && asprintf(&f->provider, "x-pointsman-provider: %s",
+						      peer->provider) < 0))
+		return -ENOMEM;
+	return 0;
+}
+
 int
 fetch_to(struct fetch *f, const struct fetch_peer *peer, const char *path)
 {
+	if (peer->socket)
+		return to_socket(f, peer, path);
 	bool v6 = strchr(peer->host, ':') != NULL;
 	bool renamed = peer->https && peer->server_name && peer->server_name[0];
 
@@ -194,26 +209,35 @@ fetch_ends(zsock_t *pipe, struct fetch *f, CURLcode code)
 	give_back(pipe, f);
 }
 
+/* line NULL: nothing is to be said.  False: no memory. */
+static bool
+add_header(struct fetch *f, const char *line)
+{
+	struct curl_slist *more = line ? curl_slist_append(f->headers, line) : f->headers;
+
+	if (line && !more)
+		return false;
+	f->headers = more;
+	return true;
+}
+
 /* False: no memory. */
 static bool
 fetch_prepare(struct fetch *f, long left_ms)
 {
 	CURL *easy = f->easy = curl_easy_init();
+	char accept[128];
 
 	if (!easy)
 		return false;
-	if (f->host_header) {
-		f->headers = curl_slist_append(NULL, f->host_header);
-		if (!f->headers)
-			return false;
-	}
-	if (f->bearer) {
-		struct curl_slist *more = curl_slist_append(f->headers, f->bearer);
-
-		if (!more)
-			return false;
-		f->headers = more;
-	}
+	snprintf(accept, sizeof accept, "Accept: %s", f->accept ? f->accept : "");
+	if (!add_header(f, f->host_header) || !add_header(f, f->bearer) ||
+	    !add_header(f, f->provider) ||
+	    !add_header(f, f->body ? "Content-Type: application/json" : NULL) ||
+	    !add_header(f, f->accept ? accept : NULL))
+		return false;
+	if (f->socket)
+		curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->socket);
 	if (f->detour) {
 		f->connect_to = curl_slist_append(NULL, f->detour);
 		if (!f->connect_to)
@@ -230,24 +254,8 @@ fetch_prepare(struct fetch *f, long left_ms)
 			return false;
 	}
 	if (f->body) {
-		struct curl_slist *more =
-			curl_slist_append(f->headers, "Content-Type: application/json");
-
-		if (!more)
-			return false;
-		f->headers = more;
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, f->body);
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
-	}
-	if (f->accept) {
-		char accept[128];
-
-		snprintf(accept, sizeof accept, "Accept: %s", f->accept);
-		struct curl_slist *more = curl_slist_append(f->headers, accept);
-
-		if (!more)
-			return false;
-		f->headers = more;
 	}
 	if (f->decode)
 		curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");

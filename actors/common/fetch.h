@@ -2,7 +2,8 @@
  *
  * Meaning    One zactor with a libcurl multi handle.  A call is sent whole and comes back whole:
  *            GET, or POST of a JSON body; HTTP/1.1, no proxy, no redirect.  https as the
- *            member's set says: its CA or the system's, its name or the URL's host.
+ *            member's set says: its CA or the system's, its name or the URL's host.  A provider
+ *            is asked over its unix socket, and told which one it is asked as.
  * Bounds     the caller's: a deadline and an answer's size a call; how many are under way is its
  *            business, and so is what it asks.  Connections kept FETCH_IDLE_S.
  * Ownership  the caller embeds struct fetch in what it knows of the call, and frees that.  From
@@ -71,6 +72,7 @@ struct fetch {
 	size_t ca_len;
 	char *host_header, *detour;     /* where the URL's host is another name */
 	char *bearer;                   /* owned; wiped */
+	char *socket, *provider;        /* owned; a path, and a header line */
 	struct fetch *next;
 };
 
@@ -84,6 +86,9 @@ struct fetch_peer {
 	const char *server_name;        /* "" or NULL: host */
 	struct slice ca;                /* PEM; empty: the system's */
 	struct slice api_key;           /* empty: none */
+	const char *socket;             /* path of a unix socket: it counts, not host and port;
+					   NULL: none */
+	const char *provider;           /* x-pointsman-provider; NULL: it is none */
 };
 
 struct fetch_peer fetch_peer(const struct manifest *manifest,

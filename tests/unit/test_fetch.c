@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "actors/common/fetch.h"
@@ -72,6 +73,42 @@ static void
 count_bytes(struct fetch *f)
 {
 	*(size_t *)f->owner = f->len;
+}
+
+Test(fetch, a_provider_is_asked_over_its_socket_by_name)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct server s = {.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
+	struct fetch call = {.deadline_ns = clock_mono() + SOON_NS}, again = call;
+	struct fetch_peer peer = {.socket = a.sun_path, .provider = "cloud",
+				  .api_key = SLICE_LIT("secret")};
+	struct fetcher *f;
+	char said[1024];
+
+	snprintf(a.sun_path, sizeof a.sun_path, "/tmp/test_fetch.%d", getpid());
+	unlink(a.sun_path);
+	cr_assert_eq(bind(s.fd, (struct sockaddr *)&a, sizeof a), 0);
+	cr_assert_eq(listen(s.fd, 8), 0);
+	cr_assert_eq(fetcher_new(&f, 1), 0);
+	cr_assert_eq(fetch_to(&call, &peer, "/health"), 0);
+	fetcher_send(f, &call);
+	serve(&s, "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", said, sizeof said);
+	cr_assert_eq(collect(f), &call);
+	cr_assert_eq(call.result, FETCH_OK, "%s", call.why);
+	cr_assert_eq(call.status, 200);
+	cr_assert_not_null(strstr(said, "GET /health HTTP/1.1\r\nHost: localhost\r\n"), "%s", said);
+	cr_assert_not_null(strstr(said, "\r\nx-pointsman-provider: cloud\r\n"), "%s", said);
+	cr_assert_null(strstr(said, "secret"), "keys are for workers");
+	close(s.fd);
+	unlink(a.sun_path);
+	cr_assert_eq(fetch_to(&again, &peer, "/health"), 0);
+	fetcher_send(f, &again);
+	cr_assert_eq(collect(f), &again);
+	cr_assert_eq(again.result, FETCH_BROKEN);
+	cr_assert_eq(again.cause, FETCH_REFUSED, "%s", again.why);
+	fetch_clear(&call);
+	fetch_clear(&again);
+	fetcher_free(&f, NULL);
 }
 
 Test(fetch, a_body_goes_out_as_json_and_the_answer_comes_back_whole)
