@@ -17,7 +17,7 @@
 
 static const char *const kind_names[SEGMENT_KINDS] = {
 	"none", "rows", "index", "column", "slots", "arena", "process", "roster", "config",
-	"pins", "secrets", "trust", "probes", "model",
+	"pins", "secrets", "trust", "probes", "model", "limits",
 };
 static const char *const role_names[ROLE_COUNT] = {
 	"none", "supervisor", "ingress", "kvevents", "metrics", "policy", "admin", "tool",

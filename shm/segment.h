@@ -57,6 +57,7 @@ enum segment_kind {
 	SEGMENT_TRUST,          /* of those: who signs workers' certificates, no secret */
 	SEGMENT_PROBES,         /* of those: what metrics' probes of workers need */
 	SEGMENT_MODEL,          /* how one set's prompts become tokens: common/models.h */
+	SEGMENT_LIMITS,         /* limit.h: what tenants may still do, and have used */
 	SEGMENT_KINDS
 };
 

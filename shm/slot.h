@@ -23,7 +23,7 @@
 #pragma once
 #include "shm/segment.h"
 
-#define SLOTS_LAYOUT    1u
+#define SLOTS_LAYOUT    2u
 #define SLOTS_DEFAULT   16384u
 
 enum slot_state {
@@ -42,6 +42,7 @@ enum slot_peer {
 	PEER_TLS = 2,                           /* the connection is a TLS one */
 	PEER_UNIX = 4,                          /* came by a unix socket: no address */
 };
+#define SLOT_RESERVES   3u              /* one a rate of shm/limit.h */
 enum reserve_state { RESERVE_NONE = 0, RESERVE_NOTED, RESERVE_TAKEN };
 
 struct slot {
@@ -63,10 +64,11 @@ struct slot {
 	mono_ns chosen_ns, dispatched_ns, first_byte_ns, last_byte_ns;
 	struct {
 		uint32_t limit, state;          /* enum reserve_state */
-		uint64_t amount;
-	} reserve[2];
+		uint64_t amount;        /* ns of its bucket: limit_ns() */
+	} reserve[SLOT_RESERVES];
 	uint64_t hold_key, body_hash;           /* body_hash: XXH3 of the body, for poison */
-	uint64_t pad[6];
+	uint64_t tenant_uid;                    /* limit.h; who asks; 0 nobody */
+	uint64_t pad[3];
 };
 _Static_assert(sizeof(struct slot) == 256, "slot");
 _Static_assert(offsetof(struct slot, head_off) == 32, "slot");
@@ -75,6 +77,7 @@ _Static_assert(offsetof(struct slot, priority) == 88, "slot");
 _Static_assert(offsetof(struct slot, row) == 104, "slot");
 _Static_assert(offsetof(struct slot, chosen_ns) == 128, "slot");
 _Static_assert(offsetof(struct slot, reserve) == 160, "slot");
+_Static_assert(offsetof(struct slot, tenant_uid) == 224, "slot");
 
 static inline uint64_t
 slot_word(uint32_t generation, uint16_t ask, uint8_t state, uint8_t deaths)

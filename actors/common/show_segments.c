@@ -42,7 +42,7 @@ alive(const struct segment_header *h)
 }
 
 /* Two kinds say themselves that their writer lives; the others' writers say it in their own
- * process segment.  0: unknown (rows and pins have several). */
+ * process segment.  0: unknown (rows, pins and limits have several). */
 static mono_ns
 heartbeat(const struct pm_view *view, const struct segment *seg, enum process_role role,
 	  uint32_t incarnation)
@@ -53,6 +53,7 @@ heartbeat(const struct pm_view *view, const struct segment *seg, enum process_ro
 		return pm_load64(&seg->head->heartbeat_ns);
 	case SEGMENT_ROWS:
 	case SEGMENT_PINS:
+	case SEGMENT_LIMITS:
 		return 0;
 	default:
 		return pm_view_heartbeat(view, role, incarnation == UINT32_MAX ? 0 : incarnation);
@@ -147,6 +148,19 @@ pins_fill(const struct pins *pins)
 
 	put(o, "capacity", (uint64_t)pins->buckets * PINS_WAYS);
 	put(o, "used", pins_used(pins));
+	return o;
+}
+
+static json_t *
+limits_fill(const struct limits *limits)
+{
+	json_t *o = json_object();
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < limits->tenants; i++)
+		used += pm_load64(&limits->tenant[i].uid) != 0;
+	put(o, "capacity", limits->tenants);
+	put(o, "used", used);
 	return o;
 }
 
@@ -414,6 +428,9 @@ pm_show_segments(const struct pm_view *view)
 	if (view->pins.bucket)
 		append(list, segment_of(view, &view->pins.seg, ROLE_INGRESS, 0, UINT32_MAX, 0,
 					&sums), pins_fill(&view->pins));
+	if (view->limits.tenant)
+		append(list, segment_of(view, &view->limits.seg, ROLE_INGRESS, 0, UINT32_MAX, 0,
+					&sums), limits_fill(&view->limits));
 	if (view->roster.head)
 		append(list, segment_of(view, &view->roster.seg, ROLE_SUPERVISOR, 0, UINT32_MAX, 0,
 					&sums), roster_fill(view));

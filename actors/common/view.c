@@ -14,7 +14,8 @@ void
 pm_view_init(struct pm_view *view)
 {
 	*view = (struct pm_view){.rows.seg.fd = -1, .roster.seg.fd = -1, .index.fd = -1,
-				 .config.fd = -1, .pins.seg.fd = -1};
+				 .config.fd = -1, .pins.seg.fd = -1,
+				 .limits.seg.fd = -1};
 }
 
 void
@@ -35,6 +36,7 @@ pm_view_close(struct pm_view *view)
 	segment_detach(&view->index);
 	roster_detach(&view->roster);
 	pins_detach(&view->pins);
+	limits_detach(&view->limits);
 	rows_detach(&view->rows);
 	pm_view_init(view);
 }
@@ -202,6 +204,7 @@ pm_view_segment(struct pm_view *view, const struct msg_segment *m, int fd)
 	struct rows rows;
 	struct roster roster;
 	struct pins pins;
+	struct limits limits;
 	int r;
 
 	switch (m->kind) {
@@ -224,6 +227,13 @@ pm_view_segment(struct pm_view *view, const struct msg_segment *m, int fd)
 		if (r == 0) {
 			pins_detach(&view->pins);
 			view->pins = pins;
+		}
+		return r;
+	case SEGMENT_LIMITS:
+		r = limits_attach(&limits, fd, false);
+		if (r == 0) {
+			limits_detach(&view->limits);
+			view->limits = limits;
 		}
 		return r;
 	case SEGMENT_INDEX:

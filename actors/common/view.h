@@ -16,6 +16,7 @@
 #include "actors/common/config.h"
 #include "shm/cell.h"
 #include "shm/index.h"
+#include "shm/limit.h"
 #include "shm/pins.h"
 #include "shm/process.h"
 #include "shm/roster.h"
@@ -49,6 +50,7 @@ struct pm_view {
 	struct rows rows;                       /* .head NULL: absent; likewise below */
 	struct roster roster;
 	struct pins pins;
+	struct limits limits;                   /* .tenant NULL: absent */
 	struct segment index;
 	struct index *reader;                   /* over the same mapping */
 	struct segment config;                  /* the documents the manifest was made of */

@@ -450,6 +450,13 @@ attach(struct ingress *in)
 	r = fd < 0 ? fd : pins_attach(&in->pins, fd, true);
 	if (r < 0)
 		return r;
+	fd = birth_segment_fd(b, SEGMENT_LIMITS, ROLE_NONE, 0, NULL);
+	r = fd < 0 ? fd : limits_attach(&in->limits, fd, true);
+	if (r < 0)
+		return r;
+	in->use = limits_use(&in->limits, b->incarnation);
+	if (!in->use)
+		return -EBADMSG;
 	fd = birth_segment_fd(b, SEGMENT_COLUMN, ROLE_INGRESS, b->incarnation, NULL);
 	r = fd < 0 ? fd : column_attach(&in->column, fd, true);
 	if (r < 0)
@@ -637,6 +644,7 @@ ingress_close(struct ingress *in)
 	arena_detach(&in->arena);
 	slots_detach(&in->slots);
 	column_detach(&in->column);
+	limits_detach(&in->limits);
 	pins_detach(&in->pins);
 	rows_detach(&in->rows);
 }
@@ -767,6 +775,7 @@ main(void)
 	for (unsigned i = 0; i < ASK_POLICIES; i++)
 		in.peer[i].pidfd = -1;
 	in.rows.seg.fd = in.column.seg.fd = in.slots.seg.fd = in.arena.seg.fd = -1;
+	in.limits.seg.fd = -1;
 	code = pm_actor_begin(&in.actor, "ingress");
 	if (code != 0)
 		return code;

@@ -24,6 +24,7 @@
 #include "actors/ingress/settings.h"
 #include "actors/ingress/upstream.h"
 #include "shm/arena.h"
+#include "shm/limit.h"
 #include "shm/pins.h"
 #include "shm/roster.h"
 
@@ -70,6 +71,8 @@ struct ingress {
 
 	struct rows rows;
 	struct pins pins;               /* written by every ingress */
+	struct limits limits;           /* likewise */
+	struct limit_use *use;          /* our column of it, by tenant's row */
 	struct column column;
 	struct slots slots;
 	struct arena arena;

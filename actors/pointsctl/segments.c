@@ -44,6 +44,9 @@ fill_text(char *text, const char *kind, const json_t *fill)
 	else if (strcmp(kind, "pins") == 0)
 		snprintf(text, FILL_TEXT, "%lld of %lld responses", pm_integer_at(fill, "used"),
 			 pm_integer_at(fill, "capacity"));
+	else if (strcmp(kind, "limits") == 0)
+		snprintf(text, FILL_TEXT, "%lld of %lld tenants", pm_integer_at(fill, "used"),
+			 pm_integer_at(fill, "capacity"));
 	else if (strcmp(kind, "roster") == 0)
 		snprintf(text, FILL_TEXT, "%lld of %lld processes", pm_integer_at(fill, "used"),
 			 pm_integer_at(fill, "capacity"));

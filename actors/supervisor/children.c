@@ -100,6 +100,7 @@ child_free(struct supervisor *s, struct child *c)
 	outbox_clear(&c->out);
 	process_detach(&c->process);
 	if (c->role == ROLE_INGRESS) {
+		limits_column_leave(&s->limits, c->incarnation); /* one that never began, too */
 		column_detach(&c->column);
 		slots_detach(&c->slots);
 		arena_detach(&c->arena);
@@ -140,6 +141,8 @@ segments_make(struct supervisor *s, struct child *c)
 	if (r == 0)
 		r = shares_add(s, &c->arena.seg, SEGMENT_ARENA, c->role, c->index, c->incarnation,
 			       0);
+	if (r == 0)
+		r = limits_column_take(&s->limits, c->incarnation);
 	if (r == 0)
 		atomic_store_explicit(&c->column.head->alive, 1, memory_order_release);
 	return r;
@@ -511,6 +514,8 @@ ingress_clean(struct supervisor *s, struct child *c)
 
 	poison_copy(&s->poison, &c->column.head->poison, clock_mono());
 	column_clear(&c->column);
+	limits_refund(&s->limits, &c->slots);
+	limits_column_leave(&s->limits, c->incarnation);
 	slots_clear(&c->slots);
 	snprintf(path, sizeof path, "%s/ingress/policy.%u.%u.sock", s->options.run_dir, c->index,
 		 c->incarnation);

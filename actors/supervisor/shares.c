@@ -125,6 +125,10 @@ share_access(const struct share *share, enum process_role role, uint32_t incarna
 			return SHARE_WRITE;
 		return role == ROLE_POLICY || role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ
 										      : SHARE_NO;
+	case SEGMENT_LIMITS:            /* likewise; decisions do not read it */
+		if (role == ROLE_INGRESS)
+			return SHARE_WRITE;
+		return role == ROLE_ADMIN || role == ROLE_TOOL ? SHARE_READ : SHARE_NO;
 	case SEGMENT_CONFIG:
 		return share->generation == generation ? SHARE_READ : SHARE_NO;
 	case SEGMENT_SECRETS:           /* both ends of TLS are there, and nowhere else */

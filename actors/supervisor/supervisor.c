@@ -299,6 +299,10 @@ segments_open(struct supervisor *s, const struct manifest *manifest, uint64_t se
 	if (r == 0)
 		r = shares_add(s, &s->pins.seg, SEGMENT_PINS, ROLE_INGRESS, 0, 0, 0);
 	if (r == 0)
+		r = limits_create(&s->limits);
+	if (r == 0)
+		r = shares_add(s, &s->limits.seg, SEGMENT_LIMITS, ROLE_INGRESS, 0, 0, 0);
+	if (r == 0)
 		r = roster_create(&s->roster);
 	if (r == 0)
 		r = shares_add(s, &s->roster.seg, SEGMENT_ROSTER, ROLE_SUPERVISOR, 0, 0, 0);
@@ -424,6 +428,7 @@ supervisor_close(struct supervisor *s)
 	s->n_shares = 0;
 	process_detach(&s->process);
 	roster_detach(&s->roster);
+	limits_detach(&s->limits);
 	pins_detach(&s->pins);
 	segment_detach(&s->index);
 	rows_detach(&s->rows);
@@ -574,6 +579,7 @@ main(int argc, char **argv)
 
 	*s = (struct supervisor){.lock_fd = -1, .run_fd = -1, .signal_fd = -1, .control_fd = -1};
 	s->rows.seg.fd = s->index.fd = s->roster.seg.fd = s->process.seg.fd = -1;
+	s->pins.seg.fd = s->limits.seg.fd = -1;
 	for (unsigned i = 0; i < CONFIGS_MAX; i++)
 		s->config[i] = (struct config){
 			.seg.fd = -1, .secrets.fd = -1, .trust.fd = -1, .probes.fd = -1};

@@ -23,6 +23,7 @@
 #include "shm/arena.h"
 #include "shm/cell.h"
 #include "shm/process.h"
+#include "shm/limit.h"
 #include "shm/pins.h"
 #include "shm/roster.h"
 #include "shm/rows.h"
@@ -150,6 +151,7 @@ struct supervisor {
 	struct segment index;
 	struct roster roster;
 	struct pins pins;
+	struct limits limits;                   /* tenants' */
 	struct process_segment process;
 	struct share share[SHARES_MAX];
 	unsigned n_shares;

@@ -85,14 +85,14 @@ with h.House(ingresses=2) as house:
     sums, by = segments(house)
     kinds = {k: len(v) for k, v in by.items()}
     assert kinds == {("rows", "supervisor"): 1, ("roster", "supervisor"): 1, ("config", "supervisor"): 1,
-                     ("index", "kvevents"): 1, ("pins", "ingress"): 1, ("column", "ingress"): 2, ("slots", "ingress"): 2,
+                     ("index", "kvevents"): 1, ("pins", "ingress"): 1, ("limits", "ingress"): 1, ("column", "ingress"): 2, ("slots", "ingress"): 2,
                      ("arena", "ingress"): 2, ("process", "supervisor"): 1, ("process", "policy"): 2,
                      ("process", "ingress"): 2, ("process", "kvevents"): 1, ("process", "metrics"): 1,
                      ("process", "admin"): 1}, kinds
     every = [s for several in by.values() for s in several]
     assert sums["segments"] == len(every) and sums["size_bytes"] == sum(s["size_bytes"] for s in every), sums
     assert all(0 < s["touched_bytes"] <= s["size_bytes"] for s in every), every
-    assert all(s["writer_alive"] and s["heartbeat_age_s"] < 10 for s in every if s["kind"] not in ("rows", "config", "pins"))
+    assert all(s["writer_alive"] and s["heartbeat_age_s"] < 10 for s in every if s["kind"] not in ("rows", "config", "pins", "limits"))
     assert {s["writer_pid"] for s in by["slots", "ingress"]} == set(house.pids("ingress")), by["slots", "ingress"]
     lines = house.ctl("stat", "--segments").stdout.splitlines()
     assert len(lines) == len(every) + 5

@@ -56,6 +56,16 @@ Test(shares, every_ingress_writes_where_responses_are_kept_and_nobody_else_does)
 	cr_assert_eq(access_of(SEGMENT_PINS, ROLE_INGRESS, 0, ROLE_METRICS, 8), SHARE_NO);
 }
 
+Test(shares, every_ingress_writes_what_tenants_use_and_decisions_do_not_read_it)
+{
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_INGRESS, 6), SHARE_WRITE);
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_INGRESS, 7), SHARE_WRITE);
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_ADMIN, 8), SHARE_READ);
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_TOOL, 8), SHARE_READ);
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_POLICY, 8), SHARE_NO);
+	cr_assert_eq(access_of(SEGMENT_LIMITS, ROLE_INGRESS, 0, ROLE_METRICS, 8), SHARE_NO);
+}
+
 Test(shares, every_ingress_reads_the_columns_of_all_others)
 {
 	cr_assert_eq(access_of(SEGMENT_COLUMN, ROLE_INGRESS, 5, ROLE_INGRESS, 6), SHARE_READ);
