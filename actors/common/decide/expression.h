@@ -68,8 +68,7 @@ int expression_compile(struct slice text, enum expression_place place,
 void expression_free(struct expression **);
 	/* NULL inside is fine; nulls it. */
 void expression_error_say(const struct expression_error *, char *buf, size_t cap);
-	/* A sentence's end: "has 'x', where a bool is expected; did you mean 'y'?".  cap: 400
-	 * suffices. */
+	/* A sentence's end: "has 'x', expected a bool; did you mean 'y'?".  cap: 400 suffices. */
 
 enum expression_truth expression_test(const struct expression *, const struct facts *);
 	/* Of places that say bool. */

@@ -43,7 +43,7 @@ struct facts_request {
 
 struct facts_candidate {
 	struct slice name;              /* member or provider */
-	struct slice pool, provider;    /* by which it is a candidate; "": it is of the other kind */
+	struct slice pool, provider;    /* by which it is one; "": it is of the other kind */
 	struct slice model;             /* as it calls it */
 	uint32_t pool_index;            /* into struct facts' pools; >= n_pools: none */
 	uint8_t kind;                   /* enum facts_kind */
