@@ -47,6 +47,8 @@ static const struct command commands[] = {
 	{"check", "PATH...",
 	 "validate configuration files or directories; exit 1 with file:line:column", OPTION_OUTPUT,
 	 1, 1000, command_check},
+	{"schema", "table KIND...",
+	 "the fields of a kind of document, as etc/README.md has them", 0, 2, 100, command_schema},
 	{"reload", "[--dry-run]",
 	 "load the configuration anew; back when every ingress works by it",
 	 OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},

@@ -39,6 +39,7 @@ struct options {
 
 /* One subcommand each; return the exit code. */
 int command_check(const struct options *o);
+int command_schema(const struct options *o);
 int command_reload(const struct options *o);
 int command_stat(const struct options *o);
 int command_workers(const struct options *o);

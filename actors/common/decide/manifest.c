@@ -190,8 +190,8 @@ directory_read(struct snapshot *s, const char *path)
 static bool
 doc_kind(const char *name, enum manifest_kind *ret_kind)
 {
-	for (int i = 0; i < KINDS; i++)
-		if (strcmp(name, manifest_kind_names[i]) == 0) {
+	for (int i = 0; i < (int)KINDS; i++)
+		if (strcmp(name, manifest_kinds[i]) == 0) {
 			*ret_kind = (enum manifest_kind)i;
 			return true;
 		}
@@ -221,7 +221,7 @@ doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *ro
 		if (strcmp(other->name, doc.name) == 0) {
 			MANIFEST_COMPLAIN(l, file, doc.name_node,
 					  "the %s \"%s\" is given twice: first at %s:%u:%u",
-					  manifest_kind_names[doc.kind], doc.name, other->file,
+					  manifest_kinds[doc.kind], doc.name, other->file,
 					  other->name_node->line, other->name_node->column);
 			return;
 		}
@@ -317,10 +317,16 @@ arrays_make(struct manifest_loader *l)
 	m->n_sets = n[KIND_SET];
 	m->n_pools = n[KIND_POOL];
 	m->n_policies = n[KIND_POLICY];
+	m->n_providers = n[KIND_PROVIDER];
+	m->n_tenants = n[KIND_TENANT];
+	m->n_tags = n[KIND_TAG];
 	m->sets = calloc(m->n_sets + 1, sizeof(*m->sets));
 	m->pools = calloc(m->n_pools + 1, sizeof(*m->pools));
 	m->policies = calloc(m->n_policies + 1, sizeof(*m->policies));
-	return m->sets && m->pools && m->policies;
+	m->providers = calloc(m->n_providers + 1, sizeof(*m->providers));
+	m->tenants = calloc(m->n_tenants + 1, sizeof(*m->tenants));
+	m->tags = calloc(m->n_tags + 1, sizeof(*m->tags));
+	return m->sets && m->pools && m->policies && m->providers && m->tenants && m->tags;
 }
 
 static void
@@ -471,36 +477,6 @@ uint64_t
 manifest_hash(const struct manifest *m)
 {
 	return m->hash;
-}
-
-void
-manifest_free(struct manifest **mp)
-{
-	struct manifest *m = *mp;
-
-	if (!m)
-		return;
-	*mp = NULL;
-	for (uint32_t i = 0; i < m->n_models; i++)
-		free(m->models[i].members);
-	for (uint32_t i = 0; i < m->n_sets && m->sets; i++) {
-		free(m->sets[i].pools);
-		free(m->sets[i].tokenizer.kwargs);
-		free(m->sets[i].tokenizer.file);
-		free(m->sets[i].adapters);
-	}
-	for (uint32_t i = 0; i < m->n_pools && m->pools; i++)
-		free(m->pools[i].sets);
-	for (uint32_t i = 0; i < m->n_policies && m->policies; i++)
-		free(m->policies[i].pools);
-	free(m->gateway.certificates);
-	free(m->models);
-	free(m->sets);
-	free(m->members);
-	free(m->pools);
-	free(m->policies);
-	free(m->snapshot);
-	free(m);
 }
 
 uint64_t

@@ -1,8 +1,8 @@
 /* actors/common/decide/manifest.h -- the operator's documents, checked whole and resolved.
  *
- * Kinds read today: GatewayBackend (exactly one), InferenceWorkerSet, InferencePool,
- * InferencePolicy; apiVersion pointsman.io/v1alpha1.  etc/README.md lists every field; that list
- * and the loader come from one table (manifest_fields()).
+ * Seven kinds, apiVersion pointsman.io/v1alpha1: GatewayBackend (exactly one), InferenceWorkerSet,
+ * InferencePool, InferenceProvider, InferencePolicy, InferenceTenant, RequestTag.  etc/README.md
+ * lists every field; that list, the loader and deploy/crds come from one table (manifest_fields()).
  *
  * The supervisor reads files once and hands the *texts* on as one snapshot; every process loads
  * that snapshot with this very code, so all see the same thing however the files change.
@@ -24,26 +24,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "actors/common/decide/manifest_limits.h"
+#include "actors/common/decide/manifest_policy.h"
+#include "actors/common/decide/manifest_provider.h"
+#include "actors/common/decide/manifest_tag.h"
+#include "actors/common/decide/manifest_tenant.h"
 #include "proto/yaml.h"
-
-#define MANIFEST_NAME_MAX	63	 /* bytes, without NUL: metadata.name, member names */
-#define MANIFEST_MODEL_MAX	127	 /* bytes: model names */
-#define MANIFEST_ENDPOINT_MAX	127	 /* bytes: URLs, ZeroMQ endpoints */
-#define MANIFEST_BIND		"bind:"	 /* begins an endpoint that we bind */
-#define MANIFEST_HOST_MAX	79	 /* bytes: host of an address, without brackets */
-#define MANIFEST_PATH_MAX	127	 /* bytes: paths on a worker */
-#define MANIFEST_ROWS_MAX	1024u	 /* members times ranks, all sets together */
-#define MANIFEST_RANKS_MAX	64u	 /* data-parallel ranks of a set */
-#define MANIFEST_LISTEN_MAX	16u	 /* addresses of the gateway */
-#define MANIFEST_SOCKET_MAX	107	 /* bytes: path of a unix socket */
-#define MANIFEST_TRUSTED_MAX	64u	 /* networks of trusted peers */
-#define MANIFEST_FILE_MAX	255	 /* bytes: paths of files on this machine */
-#define MANIFEST_ENV_MAX	63	 /* bytes: names of environment variables */
-#define MANIFEST_CERTS_MAX	32u	 /* certificates of the gateway */
-#define MANIFEST_DNS_MAX	253	 /* bytes: names to resolve */
-#define MANIFEST_KWARGS_MAX	8191	 /* bytes: a template's default variables, as JSON */
-#define MANIFEST_ZONE_MAX	63	 /* bytes: names of time zones */
-#define MANIFEST_SNAPSHOT_MAX	(16u << 20) /* bytes */
 
 struct manifest_addr {
 	char host[MANIFEST_HOST_MAX + 1]; /* a name or an address; IPv6 without brackets */
@@ -68,16 +54,8 @@ enum manifest_engine {
 };
 enum manifest_io { MANIFEST_IO_AUTO, MANIFEST_IO_URING, MANIFEST_IO_EPOLL };
 enum manifest_half_close { MANIFEST_HALF_CLOSE_GONE, MANIFEST_HALF_CLOSE_SERVE };
-enum manifest_minimize {
-	MANIFEST_MINIMIZE_PREDICTED_TTFT,
-	MANIFEST_MINIMIZE_RANDOM,
-	MANIFEST_MINIMIZE_ROUND_ROBIN,
-	MANIFEST_MINIMIZE_LEAST_PREFILL,
-	MANIFEST_MINIMIZE_LEAST_REQUESTS,
-};
 enum manifest_source { MANIFEST_SOURCE_NONE, MANIFEST_SOURCE_FILE, MANIFEST_SOURCE_DNS };
 enum manifest_record { MANIFEST_RECORD_A, MANIFEST_RECORD_AAAA, MANIFEST_RECORD_SRV };
-enum manifest_on_empty { MANIFEST_ON_EMPTY_REJECT };
 
 /* Files that the supervisor reads (common/secrets.h); nobody else may. */
 struct manifest_certificate {
@@ -85,14 +63,28 @@ struct manifest_certificate {
 	char key[MANIFEST_FILE_MAX + 1];	 /* PEM */
 };
 
+/* Where requests for a model may go under one policy. */
+struct manifest_route {
+	uint32_t policy;     /* index into policies */
+	uint32_t *members;   /* owned; candidate rows, in the policy's order, each once */
+	uint32_t *candidate; /* owned; of each row, the entry of the policy's candidates */
+	uint32_t n_members;
+};
+
 /* One model name that clients may say. */
 struct manifest_model {
 	char name[MANIFEST_MODEL_MAX + 1];
 	bool alias; /* name is not what the workers call it: request's "model" is rewritten */
 	char adapter[MANIFEST_MODEL_MAX + 1]; /* LoRA adapter, as the workers call it; "": none */
-	uint32_t policy;   /* index into policies */
-	uint32_t *members; /* candidate rows: indexes into members, in the policy's order */
+	uint32_t policy;   /* index into policies: that of the first route */
+	uint32_t *members; /* rows of all its routes, each once: indexes into members */
 	uint32_t n_members; /* 0 only where members are found, and none are yet */
+	struct manifest_route *routes; /* owned; by policy: the n_matches that may decide, in order,
+					* then those that they fall back to */
+	uint32_t n_routes;  /* at least 1 */
+	uint32_t n_matches; /* at least 1 */
+	uint32_t *tenants;  /* owned; who may say it; n_tenants 0: everybody */
+	uint32_t n_tenants;
 };	/* What to write upstream: manifest_upstream(). */
 
 struct manifest_gateway {
@@ -142,6 +134,13 @@ struct manifest_gateway {
 	uint64_t index_private_bytes; /* kvevents' own memory for it; 0: from index_blocks */
 	uint64_t index_worker_rate;   /* blocks/s one worker may store; 0: any */
 	uint32_t index_worker_share;  /* percent of it that one worker may hold */
+	char (*hosts)[MANIFEST_DNS_MAX + 1]; /* owned; in lower case, "*.x" for all below x */
+	uint32_t n_hosts; /* 0: any */
+	enum manifest_authentication authentication;
+	struct manifest_issuer *issuers; /* owned */
+	uint32_t n_issuers;
+	struct manifest_limits default_limits;
+	uint32_t default_tenant; /* of requests without one; MANIFEST_NONE: they have none */
 	uint32_t policy_standby;  /* spare policy processes, 0 or 1 */
 	uint64_t policy_probation_ns;
 	uint64_t policy_load_deadline_ns;
@@ -209,6 +208,8 @@ struct manifest_set {
 	uint32_t n_adapters;
 	uint64_t scrape_interval_ns;
 	uint64_t slow_start_ns;	/* 0: none */
+	struct facts_label *labels; /* owned, with their texts; of metadata.labels */
+	uint32_t n_labels;
 	struct { /* the predictor's start, until it has learned: seconds, in shm/rows.h's order */
 		double base_s;		 /* per request */
 		double prefill_s;	 /* per uncached prompt token */
@@ -222,7 +223,9 @@ struct manifest_set {
 /* One row: a member and one of its ranks. */
 struct manifest_member {
 	uint64_t uid; /* manifest_member_uid(); lasts across reloads; never 0 */
-	uint32_t set;
+	uint32_t set;		 /* MANIFEST_NONE: it is a provider's */
+	uint32_t provider;	 /* MANIFEST_NONE: it is a worker */
+	uint32_t provider_model; /* index into the provider's models */
 	uint16_t rank;
 	char name[MANIFEST_NAME_MAX + 1]; /* the member's; ranks share it */
 	bool https;
@@ -239,14 +242,6 @@ struct manifest_pool {
 	uint32_t n_sets; /* at least 1 */
 };
 
-struct manifest_policy {
-	char name[MANIFEST_NAME_MAX + 1];
-	uint32_t *pools; /* candidates, in order */
-	uint32_t n_pools; /* at least 1 */
-	enum manifest_minimize minimize;
-	enum manifest_on_empty on_empty;
-};
-
 struct manifest {
 	struct manifest_gateway gateway;
 	struct manifest_model *models; /* the gateway's, in document order; then adapters that it
@@ -260,6 +255,12 @@ struct manifest {
 	uint32_t n_pools;
 	struct manifest_policy *policies;
 	uint32_t n_policies;
+	struct manifest_provider *providers;
+	uint32_t n_providers;
+	struct manifest_tag *tags; /* at most MANIFEST_TAGS_MAX */
+	uint32_t n_tags;
+	struct manifest_tenant *tenants;
+	uint32_t n_tenants;
 	void *snapshot; /* the texts, framed as above */
 	size_t snapshot_len;
 	size_t base_len; /* of it, without what was found */
@@ -322,6 +323,14 @@ enum manifest_engine manifest_engine_named(const char *name);   /* 0: no such */
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
 						 size_t len);
 	/* The model a client names, or NULL.  Linear: n_models is small. */
+const struct manifest_route *manifest_route(const struct manifest *, const struct manifest_model *,
+					    uint32_t tenant);
+	/* The first of its matches that takes that tenant's requests (MANIFEST_NONE: nobody's), or
+	 * NULL: none does. */
+const struct manifest_route *manifest_route_of(const struct manifest_model *, uint32_t policy);
+	/* That policy's, also one that is fallen back to; NULL: it has none. */
+bool manifest_model_open(const struct manifest_model *, uint32_t tenant);
+	/* May that tenant (MANIFEST_NONE: nobody's) say it? */
 const struct manifest_model *manifest_only_model(const struct manifest *);
 	/* What a request that names none goes to, as at an engine; NULL: there are several.
 	 * Adapters do not count. */
@@ -344,13 +353,18 @@ enum manifest_type {
 	MANIFEST_T_CHOICE,   /* one of choices, stored as enum */
 	MANIFEST_T_ADDR,     /* host:port */
 	MANIFEST_T_PATH,     /* begins with '/' */
+	MANIFEST_T_STRING,   /* any one line; stored as text */
+	MANIFEST_T_HEADER,   /* name of a header field; stored in lower case */
+	MANIFEST_T_SHARE,    /* 0 to 1, decimal; stored as double */
+	MANIFEST_T_MONEY,    /* decimal; stored as u64 millionths */
+	MANIFEST_T_EXPRESSION, /* stored as struct manifest_expression */
+	MANIFEST_T_OBJECTIVE,  /* a choice, or an expression, which is taken elsewhere */
 	MANIFEST_T_LIST,
 	MANIFEST_T_MAP,
 	MANIFEST_T_LATER,    /* known, not supported yet: refused with that message */
 };
 
 struct manifest_field {
-	const char *kind;    /* document kind */
 	const char *parent;  /* "spec", "spec.limits", "spec.members[]", ... */
 	const char *key;
 	enum manifest_type type;
@@ -366,4 +380,7 @@ struct manifest_field {
 	const char *doc;
 };
 
-const struct manifest_field *manifest_fields(size_t *ret_n);
+extern const char *const manifest_kinds[]; /* the seven, as etc/README.md has them; NULL ends */
+
+const struct manifest_field *manifest_fields(const char *kind, size_t *ret_n);
+	/* Of one kind, or of "*": what every document has.  NULL: no such kind. */

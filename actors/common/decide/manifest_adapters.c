@@ -55,7 +55,11 @@ manifest_adapter(const struct manifest_set *set, const char *name)
 const char *
 manifest_upstream(const struct manifest *m, const struct manifest_model *model, uint32_t member)
 {
-	return model->adapter[0] ? model->adapter : m->sets[m->members[member].set].model;
+	const struct manifest_member *row = &m->members[member];
+
+	if (row->provider != MANIFEST_NONE)
+		return m->providers[row->provider].models[row->provider_model].upstream;
+	return model->adapter[0] ? model->adapter : m->sets[row->set].model;
 }
 
 const struct manifest_model *
@@ -75,7 +79,7 @@ manifest_only_model(const struct manifest *m)
 
 /* The index of a new model of that name; UINT32_MAX: no memory. */
 static uint32_t
-model_add(struct manifest_loader *l, const char *name, uint32_t policy)
+model_add(struct manifest_loader *l, const char *name)
 {
 	struct manifest_model *grown =
 		realloc(l->m->models, (l->m->n_models + 1) * sizeof *grown), *to;
@@ -89,46 +93,95 @@ model_add(struct manifest_loader *l, const char *name, uint32_t policy)
 	memset(to, 0, sizeof *to);
 	strcpy(to->name, name);
 	strcpy(to->adapter, name);
-	to->policy = policy;
 	return l->m->n_models++;
+}
+
+static bool
+row_has(const struct manifest *m, uint32_t row, const char *adapter)
+{
+	const struct manifest_member *member = &m->members[row];
+
+	return member->set != MANIFEST_NONE && manifest_adapter(&m->sets[member->set], adapter);
+}
+
+/* The base's routes, with those of their rows that have the adapter. */
+static void
+routes_copy(struct manifest_loader *l, const struct manifest_model *base,
+	    struct manifest_model *to)
+{
+	to->routes = calloc(base->n_routes, sizeof(*to->routes));
+	if (!to->routes) {
+		l->oom = true;
+		return;
+	}
+	to->n_routes = base->n_routes;
+	to->n_matches = base->n_matches;
+	for (uint32_t r = 0; r < base->n_routes; r++) {
+		const struct manifest_route *from = &base->routes[r];
+		struct manifest_route *route = &to->routes[r];
+
+		route->policy = from->policy;
+		for (uint32_t i = 0; i < from->n_members && !l->oom; i++) {
+			uint32_t n = route->n_members;
+
+			if (row_has(l->m, from->members[i], to->name) &&
+			    manifest_index_add(l, &route->candidate, &n, from->candidate[i]))
+				manifest_index_add(l, &route->members, &route->n_members,
+						   from->members[i]);
+		}
+	}
 }
 
 /* One adapter of a set beside that model: all rows of the model's that have it. */
 static void
-adapter_model(struct manifest_loader *l, uint32_t base, const char *name)
+adapter_model(struct manifest_loader *l, uint32_t base_at, const char *name)
 {
+	const struct manifest_model *base;
+	struct manifest_model *to;
 	uint32_t at;
 
 	if (manifest_find_model(l->m, name, strlen(name)))
 		return; /* the document names it, or an earlier set had it */
-	at = model_add(l, name, l->m->models[base].policy);
+	at = model_add(l, name);
 	if (at == UINT32_MAX)
 		return;
-	for (uint32_t i = 0; i < l->m->models[base].n_members && !l->oom; i++) {
-		struct manifest_model *to = &l->m->models[at];
-		uint32_t member = l->m->models[base].members[i];
-
-		if (manifest_adapter(&l->m->sets[l->m->members[member].set], name))
-			manifest_index_add(l, &to->members, &to->n_members, member);
-	}
+	base = &l->m->models[base_at];
+	to = &l->m->models[at];
+	to->policy = base->policy;
+	for (uint32_t i = 0; i < base->n_tenants && !l->oom; i++)
+		manifest_index_add(l, &to->tenants, &to->n_tenants, base->tenants[i]);
+	for (uint32_t i = 0; i < base->n_members && !l->oom; i++)
+		if (row_has(l->m, base->members[i], name))
+			manifest_index_add(l, &to->members, &to->n_members, base->members[i]);
+	if (!l->oom)
+		routes_copy(l, base, to);
 }
 
 /* Sets behind that model, also those that have no rows yet. */
 static void
+pool_adapters(struct manifest_loader *l, uint32_t base, const struct yaml_node *item,
+	      const struct manifest_pool *pool)
+{
+	for (uint32_t s = 0; s < pool->n_sets; s++) {
+		const struct manifest_set *set = &l->m->sets[pool->sets[s]];
+
+		for (uint32_t a = 0;
+		     a < set->n_adapters && !l->oom && manifest_entry_wants(item, set->model); a++)
+			adapter_model(l, base, set->adapters[a]);
+	}
+}
+
+static void
 model_adapters(struct manifest_loader *l, uint32_t base, const struct yaml_node *item)
 {
-	const struct manifest_policy *policy = &l->m->policies[l->m->models[base].policy];
+	for (uint32_t r = 0; r < l->m->models[base].n_routes; r++) {
+		const struct manifest_policy *policy =
+			&l->m->policies[l->m->models[base].routes[r].policy];
 
-	for (uint32_t p = 0; p < policy->n_pools; p++) {
-		const struct manifest_pool *pool = &l->m->pools[policy->pools[p]];
-
-		for (uint32_t s = 0; s < pool->n_sets; s++) {
-			const struct manifest_set *set = &l->m->sets[pool->sets[s]];
-
-			for (uint32_t a = 0; a < set->n_adapters && !l->oom &&
-			     manifest_entry_wants(item, set->model); a++)
-				adapter_model(l, base, set->adapters[a]);
-		}
+		for (uint32_t c = 0; c < policy->n_candidates; c++)
+			if (policy->candidates[c].pool != MANIFEST_NONE)
+				pool_adapters(l, base, item,
+					      &l->m->pools[policy->candidates[c].pool]);
 	}
 }
 

@@ -7,16 +7,9 @@
 #include <strings.h>
 #include <xxhash.h>
 
-const char *const manifest_kind_names[KINDS] = {
-	[KIND_GATEWAY] = "GatewayBackend",
-	[KIND_SET] = "InferenceWorkerSet",
-	[KIND_POOL] = "InferencePool",
-	[KIND_POLICY] = "InferencePolicy",
-};
-
 /* Texts in a list of scalars: each one word, none twice. */
-static bool
-words_ok(struct manifest_loader *l, const char *file, const char *path,
+bool
+manifest_words_ok(struct manifest_loader *l, const char *file, const char *path,
 	 const struct yaml_node *list)
 {
 	const char *text, *why;
@@ -42,240 +35,35 @@ words_ok(struct manifest_loader *l, const char *file, const char *path,
 }
 
 /* Every map in a list, by the table; false where any is bad. */
-static bool
-items_ok(struct manifest_loader *l, const struct manifest_doc *doc, const char *parent,
+bool
+manifest_items_ok(struct manifest_loader *l, const struct manifest_doc *doc, const char *parent,
 	 const struct yaml_node *list)
 {
 	bool ok = true;
 
 	for (const struct yaml_node *item = list->child; item; item = item->next)
-		ok = manifest_fields_load(l, doc->file, manifest_kind_names[doc->kind], parent,
+		ok = manifest_fields_load(l, doc->file, manifest_kinds[doc->kind], parent,
 					  item, NULL) &&
 		     ok;
 	return ok;
 }
 
-static const struct yaml_node *
-list_get(const struct yaml_node *map, const char *key)
+const struct yaml_node *
+manifest_list(const struct yaml_node *map, const char *key)
 {
 	const struct yaml_node *list = yaml_map_get(map, key);
 
 	return list && list->kind == YAML_KIND_LIST ? list : NULL;
 }
 
-/* ---- GatewayBackend ---- */
-
-static void
-listen_load(struct manifest_loader *l, const struct manifest_doc *doc,
-	    const struct yaml_node *list)
+char *
+manifest_strdup(struct manifest_loader *l, const char *text)
 {
-	struct manifest_gateway *gw = &l->m->gateway;
+	char *copy = strdup(text);
 
-	if (!words_ok(l, doc->file, "spec.listen", list))
-		return;
-	for (const struct yaml_node *item = list->child; item; item = item->next) {
-		struct manifest_listen at = {.port = 0};
-		struct manifest_addr addr = {.port = 0};
-		const char *why;
-
-		if (strncmp(item->text, "unix:", 5) == 0) {
-			why = manifest_socket_parse(item->text + 5, at.path);
-			if (why)
-				MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s",
-						  item->text, why);
-			else if (gw->n_listen < MANIFEST_LISTEN_MAX)
-				gw->listen[gw->n_listen++] = at;
-			continue;
-		}
-		if (item->text[0] == ':') {
-			MANIFEST_COMPLAIN(l, doc->file, item,
-					  "spec.listen: \"%.60s\" has no address; did you mean "
-					  "\"0.0.0.0%.60s\"?",
-					  item->text, item->text);
-			continue;
-		}
-		why = manifest_addr_parse(item->text, &addr);
-		if (!why && !manifest_addr_is_numeric(&addr))
-			why = "must be an IP address and a port, or unix:/path";
-		if (why) {
-			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listen: \"%.60s\" %s",
-					  item->text, why);
-		} else if (gw->n_listen < MANIFEST_LISTEN_MAX) {
-			memcpy(at.host, addr.host, sizeof(at.host));
-			at.port = addr.port;
-			gw->listen[gw->n_listen++] = at;
-		}
-	}
-}
-
-static void
-sockets_load(struct manifest_loader *l, const struct manifest_doc *doc)
-{
-	const struct yaml_node *map = yaml_map_get(doc->spec, "unixSockets");
-	const struct yaml_node *mode = yaml_map_get(map, "mode");
-
-	if (!mode || mode->kind != YAML_KIND_SCALAR)
-		return;
-	if (strlen(mode->text) < 3 || strlen(mode->text) > 4 ||
-	    strspn(mode->text, "01234567") != strlen(mode->text) ||
-	    (strlen(mode->text) == 4 && mode->text[0] != '0'))
-		MANIFEST_COMPLAIN(l, doc->file, mode,
-				  "spec.unixSockets.mode must be an octal mode such as 0660");
-}
-
-static void
-trusted_load(struct manifest_loader *l, const struct manifest_doc *doc,
-	     const struct yaml_node *list)
-{
-	struct manifest_gateway *gw = &l->m->gateway;
-
-	if (!words_ok(l, doc->file, "spec.client.trustedPeers", list))
-		return;
-	for (const struct yaml_node *item = list->child; item; item = item->next) {
-		struct manifest_network network;
-		const char *why;
-
-		if (strcmp(item->text, "unix") == 0) {
-			gw->trusted_unix = true;
-			continue;
-		}
-		why = manifest_network_parse(item->text, &network);
-		if (why)
-			MANIFEST_COMPLAIN(l, doc->file, item,
-					  "spec.client.trustedPeers: \"%.60s\" %s", item->text,
-					  why);
-		else if (gw->n_trusted < MANIFEST_TRUSTED_MAX)
-			gw->trusted[gw->n_trusted++] = network;
-	}
-}
-
-static void
-listen_tls_load(struct manifest_loader *l, const struct manifest_doc *doc,
-		const struct yaml_node *list)
-{
-	struct manifest_gateway *gw = &l->m->gateway;
-
-	if (!words_ok(l, doc->file, "spec.listenTls", list))
-		return;
-	for (const struct yaml_node *item = list->child; item; item = item->next) {
-		struct manifest_addr addr;
-		const char *why = manifest_addr_parse(item->text, &addr);
-
-		if (!why && !manifest_addr_is_numeric(&addr))
-			why = "must be an IP address and a port";
-		if (why) {
-			MANIFEST_COMPLAIN(l, doc->file, item, "spec.listenTls: \"%.60s\" %s",
-					  item->text, why);
-		} else if (gw->n_listen_tls < MANIFEST_LISTEN_MAX) {
-			struct manifest_listen *at = &gw->listen_tls[gw->n_listen_tls++];
-
-			memcpy(at->host, addr.host, sizeof(at->host));
-			at->port = addr.port;
-		}
-	}
-}
-
-static void
-certificates_load(struct manifest_loader *l, const struct manifest_doc *doc,
-		  const struct yaml_node *list)
-{
-	struct manifest_gateway *gw = &l->m->gateway;
-
-	gw->certificates = calloc(list->n_children + 1, sizeof(*gw->certificates));
-	if (!gw->certificates) {
+	if (!copy)
 		l->oom = true;
-		return;
-	}
-	for (const struct yaml_node *item = list->child; item; item = item->next)
-		if (gw->n_certificates < MANIFEST_CERTS_MAX &&
-		    manifest_fields_load(l, doc->file, "GatewayBackend", "spec.tls.certificates[]",
-					 item, &gw->certificates[gw->n_certificates]))
-			gw->n_certificates++;
-}
-
-static void
-model_name_ok(struct manifest_loader *l, const struct manifest_doc *doc, const char *path,
-	      const struct yaml_node *node)
-{
-	const struct manifest_field as = {.type = MANIFEST_T_TEXT, .size = 0};
-	char why[256];
-
-	if (!manifest_value_read(&as, node, NULL, why, sizeof(why)))
-		MANIFEST_COMPLAIN(l, doc->file, node, "%s %s", path, why);
-}
-
-static void
-models_check(struct manifest_loader *l, const struct manifest_doc *doc,
-	     const struct yaml_node *list)
-{
-	if (!items_ok(l, doc, "spec.models[]", list))
-		return;
-	for (const struct yaml_node *a = list->child; a; a = a->next) {
-		const struct yaml_node *name = yaml_map_get(a, "name");
-		const struct yaml_node *alias = yaml_map_get(a, "aliasOf");
-
-		for (const struct yaml_node *b = list->child; b != a; b = b->next) {
-			const struct yaml_node *other = yaml_map_get(b, "name");
-
-			if (strcmp(name->text, other->text) == 0) {
-				MANIFEST_COMPLAIN(
-					l, doc->file, name,
-					"the model \"%.60s\" is given twice: first at line "
-					"%u, column %u",
-					name->text, other->line, other->column);
-				break;
-			}
-		}
-		if (alias && alias->kind == YAML_KIND_SCALAR)
-			model_name_ok(l, doc, "spec.models[].aliasOf", alias);
-		else if (alias && alias->n_children == 0)
-			MANIFEST_COMPLAIN(l, doc->file, alias, "spec.models[].aliasOf is empty");
-		else if (alias)
-			words_ok(l, doc->file, "spec.models[].aliasOf", alias);
-	}
-}
-
-static void
-tls_load(struct manifest_loader *l, const struct manifest_doc *doc)
-{
-	const struct yaml_node *listen = list_get(doc->spec, "listenTls");
-	const struct yaml_node *tls = yaml_map_get(doc->spec, "tls");
-	const struct yaml_node *list = list_get(tls, "certificates");
-
-	if (listen)
-		listen_tls_load(l, doc, listen);
-	if (list)
-		certificates_load(l, doc, list);
-	if (listen && !tls)
-		MANIFEST_COMPLAIN(l, doc->file, listen, "spec.listenTls needs spec.tls");
-	if (tls && !listen)
-		MANIFEST_COMPLAIN(l, doc->file, tls,
-				  "spec.tls is for spec.listenTls; there is none");
-	if (!listen && !yaml_map_get(doc->spec, "listen"))
-		MANIFEST_COMPLAIN(l, doc->file, doc->spec,
-				  "spec needs \"listen\" or \"listenTls\"");
-}
-
-static void
-gateway_load(struct manifest_loader *l, const struct manifest_doc *doc)
-{
-	struct manifest_gateway *gw = &l->m->gateway;
-	const struct yaml_node *list;
-
-	strcpy(gw->name, doc->name);
-	manifest_defaults("GatewayBackend", gw);
-	manifest_fields_load(l, doc->file, "GatewayBackend", "spec", doc->spec, gw);
-	list = list_get(doc->spec, "listen");
-	if (list)
-		listen_load(l, doc, list);
-	sockets_load(l, doc);
-	list = list_get(yaml_map_get(doc->spec, "client"), "trustedPeers");
-	if (list)
-		trusted_load(l, doc, list);
-	tls_load(l, doc);
-	list = list_get(doc->spec, "models");
-	if (list)
-		models_check(l, doc, list);
+	return copy;
 }
 
 /* ---- InferenceWorkerSet ---- */
@@ -354,8 +142,8 @@ endpoint_is_new(struct manifest_loader *l, const char *file, const char *endpoin
 	return true;
 }
 
-static bool
-row_add(struct manifest_loader *l, const char *file, const struct manifest_member *row,
+bool
+manifest_row_add(struct manifest_loader *l, const char *file, const struct manifest_member *row,
 	const struct yaml_node *item)
 {
 	uint32_t n = l->m->n_members, cap = n ? 2 * n : 1;
@@ -383,7 +171,8 @@ row_add(struct manifest_loader *l, const char *file, const struct manifest_membe
 	l->m->members[n] = *row;
 	l->places[n] = place_of(file, row, item);
 	l->m->n_members = n + 1;
-	l->m->sets[row->set].n_members++;
+	if (row->set != MANIFEST_NONE)
+		l->m->sets[row->set].n_members++;
 	return true;
 }
 
@@ -467,7 +256,7 @@ manifest_member_load(struct manifest_loader *l, const char *file, uint32_t set_i
 {
 	struct manifest_set *set = &l->m->sets[set_index];
 	const struct yaml_node *url;
-	struct manifest_member row = {.set = set_index, .found = found};
+	struct manifest_member row = {.set = set_index, .provider = MANIFEST_NONE, .found = found};
 	uint32_t n_members = l->m->n_members, n_set = set->n_members;
 	char where[MANIFEST_ENDPOINT_MAX + 1];
 	const char *why;
@@ -489,7 +278,8 @@ manifest_member_load(struct manifest_loader *l, const char *file, uint32_t set_i
 	for (unsigned rank = 0; rank < set->ranks; rank++) {
 		row.rank = (uint16_t)rank;
 		row.uid = manifest_member_uid(set->name, row.name, where, rank);
-		if (endpoints_load(l, file, item, rank, &row) && row_add(l, file, &row, item))
+		if (endpoints_load(l, file, item, rank, &row) &&
+		    manifest_row_add(l, file, &row, item))
 			continue;
 		l->m->n_members = n_members; /* no half member */
 		set->n_members = n_set;
@@ -618,13 +408,13 @@ set_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	const struct yaml_node *list;
 
 	strcpy(set->name, doc->name);
-	manifest_defaults("InferenceWorkerSet", set);
+	manifest_defaults("InferenceWorkerSet", "", set);
 	manifest_fields_load(l, doc->file, "InferenceWorkerSet", "spec", doc->spec, set);
 	engine_load(l, doc, set);
 	manifest_tokenizer_load(l, doc);
 	manifest_adapters_load(l, doc);
 	set->first_member = l->m->n_members;
-	list = list_get(doc->spec, "members");
+	list = manifest_list(doc->spec, "members");
 	for (const struct yaml_node *item = list ? list->child : NULL; item; item = item->next)
 		manifest_member_load(l, doc->file, doc->index, item, false);
 	discovery_load(l, doc);
@@ -632,7 +422,7 @@ set_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	set_tls_check(l, doc);
 }
 
-/* ---- InferencePool, InferencePolicy ---- */
+/* ---- InferencePool ---- */
 
 static void
 pool_load(struct manifest_loader *l, const struct manifest_doc *doc)
@@ -641,36 +431,22 @@ pool_load(struct manifest_loader *l, const struct manifest_doc *doc)
 
 	strcpy(l->m->pools[doc->index].name, doc->name);
 	manifest_fields_load(l, doc->file, "InferencePool", "spec", doc->spec, NULL);
-	list = list_get(doc->spec, "workerSets");
+	list = manifest_list(doc->spec, "workerSets");
 	if (list)
-		words_ok(l, doc->file, "spec.workerSets", list);
-}
-
-static void
-policy_load(struct manifest_loader *l, const struct manifest_doc *doc)
-{
-	struct manifest_policy *policy = &l->m->policies[doc->index];
-	const struct yaml_node *list;
-
-	strcpy(policy->name, doc->name);
-	manifest_defaults("InferencePolicy", policy);
-	manifest_fields_load(l, doc->file, "InferencePolicy", "spec", doc->spec, policy);
-	list = list_get(yaml_map_get(doc->spec, "match"), "models");
-	if (list)
-		words_ok(l, doc->file, "spec.match.models", list);
-	list = list_get(doc->spec, "candidates");
-	if (list)
-		items_ok(l, doc, "spec.candidates[]", list);
+		manifest_words_ok(l, doc->file, "spec.workerSets", list);
 }
 
 void
 manifest_docs_load(struct manifest_loader *l)
 {
 	static void (*const load[KINDS])(struct manifest_loader *, const struct manifest_doc *) = {
-		[KIND_GATEWAY] = gateway_load,
+		[KIND_GATEWAY] = manifest_gateway_load,
 		[KIND_SET] = set_load,
 		[KIND_POOL] = pool_load,
-		[KIND_POLICY] = policy_load,
+		[KIND_PROVIDER] = manifest_provider_load,
+		[KIND_POLICY] = manifest_policy_load,
+		[KIND_TENANT] = manifest_tenant_load,
+		[KIND_TAG] = manifest_tag_load,
 	};
 
 	for (uint32_t i = 0; i < l->n_docs && !l->oom; i++)

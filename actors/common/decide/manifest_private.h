@@ -11,9 +11,12 @@ enum manifest_kind {
 	KIND_GATEWAY,
 	KIND_SET,
 	KIND_POOL,
+	KIND_PROVIDER,
 	KIND_POLICY,
+	KIND_TENANT,
+	KIND_TAG,
 	KINDS,
-};
+};	/* in manifest_kinds' order */
 
 /* One document: where it stands and where its values go. */
 struct manifest_doc {
@@ -75,10 +78,9 @@ struct manifest_loader {
 		yaml_errors_add((l)->errs, file, (node)->line, (node)->column, __VA_ARGS__);       \
 	} while (0)
 
-extern const char *const manifest_kind_names[KINDS];
-
-void manifest_defaults(const char *kind, void *base);
-	/* Write the defaults of all the kind's fields into base. */
+void manifest_defaults(const char *kind, const char *list, void *base);
+	/* Write the defaults of the kind's fields into base: those that are not in any list (""),
+	 * or those of an item of that list ("spec.rules[]"). */
 bool manifest_fields_load(struct manifest_loader *, const char *file, const char *kind,
 			  const char *parent, const struct yaml_node *map, void *base);
 	/* Read one map, and the maps in it, by the table: unknown keys, missing ones, types and
@@ -89,6 +91,8 @@ bool manifest_value_read(const struct manifest_field *, const struct yaml_node *
 	/* Read one scalar as the field says and store it where it says.  False: why is a sentence's
 	 * end, such as "must be true or false". */
 
+bool manifest_is_word(const char *text);
+	/* Letters and digits only. */
 const char *manifest_addr_parse(const char *text, struct manifest_addr *ret_addr);
 	/* "host:port" or "[v6]:port".  NULL or what is wrong. */
 const char *manifest_endpoint_parse(const char *text, unsigned rank, bool may_bind,
@@ -118,11 +122,52 @@ void manifest_adapters_resolve(struct manifest_loader *, const struct yaml_node 
 	/* Behind the models of the gateway's list, all of which are there, those that are named by
 	 * sets only. */
 
+/* manifest_load.c */
+bool manifest_words_ok(struct manifest_loader *, const char *file, const char *path,
+		       const struct yaml_node *list);
+	/* Texts in a list of scalars: each one word, none twice.  False: complained. */
+bool manifest_items_ok(struct manifest_loader *, const struct manifest_doc *, const char *parent,
+		       const struct yaml_node *list);
+	/* Every map in a list, by the table, stored nowhere.  False where any is bad. */
+const struct yaml_node *manifest_list(const struct yaml_node *map, const char *key);
+	/* The list of that key, or NULL. */
+char *manifest_strdup(struct manifest_loader *, const char *text);
+	/* NULL: no memory, noted. */
+bool manifest_row_add(struct manifest_loader *, const char *file,
+		      const struct manifest_member *row, const struct yaml_node *item);
+	/* Behind all rows.  False: there are too many, or no memory. */
+
+/* One kind each: a document's own fields. */
+void manifest_gateway_load(struct manifest_loader *, const struct manifest_doc *);
+void manifest_issuers_load(struct manifest_loader *, const struct manifest_doc *gateway);
+void manifest_provider_load(struct manifest_loader *, const struct manifest_doc *);
+void manifest_policy_load(struct manifest_loader *, const struct manifest_doc *);
+void manifest_tenant_load(struct manifest_loader *, const struct manifest_doc *);
+void manifest_tag_load(struct manifest_loader *, const struct manifest_doc *);
+
+/* And what it names. */
+void manifest_provider_rows(struct manifest_loader *, const struct manifest_doc *);
+	/* A row for each of its models, behind those of all sets. */
+void manifest_tenant_resolve(struct manifest_loader *, const struct manifest_doc *);
+void manifest_tag_resolve(struct manifest_loader *, const struct manifest_doc *);
+
 /* manifest_resolve.c */
+#define MANIFEST_SUGGEST_MAX 256 /* names looked through for a suggestion */
 bool manifest_index_add(struct manifest_loader *, uint32_t **arrayp, uint32_t *n, uint32_t value);
 	/* Grow an array of indexes by one.  False: no memory, noted. */
+const struct manifest_doc *manifest_doc_named(struct manifest_loader *, const char *file,
+					      enum manifest_kind, const struct yaml_node *);
+	/* The document that node names, or NULL and a complaint. */
+void manifest_complain_name(struct manifest_loader *, const char *file, const struct yaml_node *,
+			    const char *what, const char *const *names, size_t n_names);
+	/* There is no `what` of that name; with the nearest of names. */
+
+/* manifest_models.c */
 bool manifest_entry_wants(const struct yaml_node *item, const char *name);
 	/* May a request for this model of the gateway's go to workers that call theirs so? */
+void manifest_models_resolve(struct manifest_loader *, const struct manifest_doc *gateway);
+void manifest_match_resolve(struct manifest_loader *, const struct manifest_doc *policy,
+			    const struct manifest_doc *gateway);
 
 /* manifest_found.c */
 bool manifest_found_read(struct manifest_loader *, const uint8_t *p, const uint8_t *end);

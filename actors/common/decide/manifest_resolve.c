@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_MAX 256 /* looked through for a suggestion */
-
 bool
 manifest_index_add(struct manifest_loader *l, uint32_t **arrayp, uint32_t *n, uint32_t value)
 {
@@ -20,17 +18,8 @@ manifest_index_add(struct manifest_loader *l, uint32_t **arrayp, uint32_t *n, ui
 	return true;
 }
 
-static bool
-index_has(const uint32_t *array, uint32_t n, uint32_t value)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (array[i] == value)
-			return true;
-	return false;
-}
-
-static void
-complain_name(struct manifest_loader *l, const char *file, const struct yaml_node *node,
+void
+manifest_complain_name(struct manifest_loader *l, const char *file, const struct yaml_node *node,
 	      const char *what, const char *const *names, size_t n_names)
 {
 	const char *near = yaml_nearest(node->text, names, n_names);
@@ -43,11 +32,11 @@ complain_name(struct manifest_loader *l, const char *file, const struct yaml_nod
 }
 
 /* The document that node names, or NULL and a complaint. */
-static const struct manifest_doc *
-doc_named(struct manifest_loader *l, const char *file, enum manifest_kind kind,
+const struct manifest_doc *
+manifest_doc_named(struct manifest_loader *l, const char *file, enum manifest_kind kind,
 	  const struct yaml_node *node)
 {
-	const char *names[NAMES_MAX];
+	const char *names[MANIFEST_SUGGEST_MAX];
 	size_t n = 0;
 
 	if (node->kind != YAML_KIND_SCALAR)
@@ -57,10 +46,10 @@ doc_named(struct manifest_loader *l, const char *file, enum manifest_kind kind,
 			continue;
 		if (strcmp(l->docs[i].name, node->text) == 0)
 			return &l->docs[i];
-		if (n < NAMES_MAX)
+		if (n < MANIFEST_SUGGEST_MAX)
 			names[n++] = l->docs[i].name;
 	}
-	complain_name(l, file, node, manifest_kind_names[kind], names, n);
+	manifest_complain_name(l, file, node, manifest_kinds[kind], names, n);
 	return NULL;
 }
 
@@ -79,7 +68,7 @@ pool_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
 	const struct yaml_node *item = first_of(doc->spec, "workerSets");
 
 	for (; item && !l->oom; item = item->next) {
-		const struct manifest_doc *set = doc_named(l, doc->file, KIND_SET, item);
+		const struct manifest_doc *set = manifest_doc_named(l, doc->file, KIND_SET, item);
 		struct manifest_set *s;
 
 		if (!set)
@@ -90,243 +79,180 @@ pool_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
 	}
 }
 
+/* ---- policies ---- */
+
+/* The provider's model that an entry names; MANIFEST_NONE: none is named, or a complaint. */
+static uint32_t
+provider_model(struct manifest_loader *l, const struct manifest_doc *doc,
+	       const struct yaml_node *item, const struct manifest_provider *provider)
+{
+	const struct yaml_node *node = yaml_map_get(item, "model");
+	const char *names[MANIFEST_SUGGEST_MAX];
+	char what[MANIFEST_NAME_MAX + 32];
+	size_t n = 0;
+
+	if (!node)
+		return MANIFEST_NONE;
+	for (uint32_t i = 0; i < provider->n_models; i++) {
+		if (strcmp(provider->models[i].name, node->text) == 0)
+			return i;
+		if (n < MANIFEST_SUGGEST_MAX)
+			names[n++] = provider->models[i].name;
+	}
+	snprintf(what, sizeof(what), "model of the provider \"%s\"", provider->name);
+	manifest_complain_name(l, doc->file, node, what, names, n);
+	return MANIFEST_NONE;
+}
+
+static void
+candidate_add(struct manifest_loader *l, const struct manifest_doc *doc,
+	      const struct yaml_node *item, const struct manifest_candidate *candidate)
+{
+	struct manifest_policy *policy = &l->m->policies[doc->index];
+
+	for (uint32_t i = 0; i < policy->n_candidates; i++) {
+		const struct manifest_candidate *old = &policy->candidates[i];
+
+		if (old->pool == candidate->pool && old->provider == candidate->provider &&
+		    old->provider_model == candidate->provider_model) {
+			const struct yaml_node *pool = yaml_map_get(item, "pool");
+			const struct yaml_node *at = pool ? pool : yaml_map_get(item, "provider");
+
+			MANIFEST_COMPLAIN(l, doc->file, at,
+					  "spec.candidates has the %s \"%s\" twice",
+					  pool ? "pool" : "provider", at->text);
+			return;
+		}
+	}
+	policy->candidates[policy->n_candidates++] = *candidate;
+}
+
+static void
+candidates_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	struct manifest_policy *policy = &l->m->policies[doc->index];
+	const struct yaml_node *list = manifest_list(doc->spec, "candidates");
+
+	if (!list)
+		return;
+	policy->candidates = calloc(list->n_children + 1, sizeof(*policy->candidates));
+	if (!policy->candidates) {
+		l->oom = true;
+		return;
+	}
+	for (const struct yaml_node *item = list->child; item; item = item->next) {
+		struct manifest_candidate is = {.pool = MANIFEST_NONE, .provider = MANIFEST_NONE,
+						.provider_model = MANIFEST_NONE};
+		const struct yaml_node *pool = yaml_map_get(item, "pool");
+		const struct yaml_node *provider = yaml_map_get(item, "provider");
+		const struct yaml_node *weight = yaml_map_get(item, "weight"), *node;
+		const struct manifest_doc *named;
+		uint64_t amount;
+		const char *why;
+
+		node = pool ? pool : provider;
+		named = node ? manifest_doc_named(l, doc->file, pool ? KIND_POOL : KIND_PROVIDER,
+						  node)
+			     : NULL;
+		if (!named || (pool && provider))
+			continue;
+		if (pool) {
+			is.pool = named->index;
+		} else {
+			is.provider = named->index;
+			is.provider_model = provider_model(l, doc, item,
+							   &l->m->providers[named->index]);
+		}
+		if (weight && yaml_get_u64(weight, &amount, &why) == 0)
+			is.weight = (uint32_t)amount; /* the table's bounds keep it in range */
+		policy->weighted |= weight != NULL;
+		candidate_add(l, doc, item, &is);
+	}
+}
+
+static bool
+index_list(struct manifest_loader *l, const char *file, enum manifest_kind kind,
+	   const struct yaml_node *item, uint32_t **arrayp, uint32_t *n)
+{
+	for (; item && !l->oom; item = item->next) {
+		const struct manifest_doc *named = manifest_doc_named(l, file, kind, item);
+
+		if (named)
+			manifest_index_add(l, arrayp, n, named->index);
+	}
+	return !l->oom;
+}
+
 static void
 policy_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
 {
 	struct manifest_policy *policy = &l->m->policies[doc->index];
-	const struct yaml_node *item = first_of(doc->spec, "candidates");
+	const struct yaml_node *match = yaml_map_get(doc->spec, "match");
+	const struct yaml_node *tenant = first_of(match, "tenants");
+	const struct yaml_node *fallback =
+		yaml_map_get(yaml_map_get(doc->spec, "onEmpty"), "policy");
 
-	for (; item && !l->oom; item = item->next) {
-		const struct yaml_node *name = yaml_map_get(item, "pool");
-		const struct manifest_doc *pool =
-			name ? doc_named(l, doc->file, KIND_POOL, name) : NULL;
+	candidates_resolve(l, doc);
+	policy->any_tenant = tenant == NULL;
+	for (const struct yaml_node *t = tenant; t; t = t->next)
+		policy->any_tenant |= t->kind == YAML_KIND_SCALAR && strcmp(t->text, "*") == 0;
+	if (!policy->any_tenant)
+		index_list(l, doc->file, KIND_TENANT, tenant, &policy->tenants,
+			   &policy->n_tenants);
+	if (fallback) {
+		const struct manifest_doc *to =
+			manifest_doc_named(l, doc->file, KIND_POLICY, fallback);
 
-		if (!pool)
-			continue;
-		if (index_has(policy->pools, policy->n_pools, pool->index))
-			MANIFEST_COMPLAIN(l, doc->file, name,
-					  "spec.candidates has the pool \"%s\" twice", pool->name);
-		else
-			manifest_index_add(l, &policy->pools, &policy->n_pools, pool->index);
+		if (to)
+			policy->fallback = to->index;
 	}
 }
 
-/* ---- models: name -> policy -> rows ---- */
-
-/* Does the policy's match.models have this name?  A policy without the list takes all that name
- * it (by_name) but is nobody's by itself. */
-static bool
-policy_takes(const struct manifest_doc *policy, const char *model, bool by_name)
+/* From each policy on: no loop, and not too deep.  A loop is told of once. */
+static void
+fallbacks_check(struct manifest_loader *l, const struct manifest_doc *doc)
 {
-	const struct yaml_node *match = yaml_map_get(policy->spec, "match");
-	const struct yaml_node *item = first_of(match, "models");
+	const struct manifest_policy *all = l->m->policies;
+	const struct yaml_node *node = yaml_map_get(yaml_map_get(doc->spec, "onEmpty"), "policy");
+	char chain[6 * (MANIFEST_NAME_MAX + 4)] = "";
+	uint32_t at = doc->index, least = at, depth = 0;
+	size_t used = 0;
 
-	if (!item)
-		return by_name;
-	for (; item; item = item->next)
-		if (item->kind == YAML_KIND_SCALAR &&
-		    (strcmp(item->text, "*") == 0 || strcmp(item->text, model) == 0))
-			return true;
-	return false;
-}
-
-static const struct manifest_doc *
-model_policy(struct manifest_loader *l, const struct manifest_doc *gw, const struct yaml_node *item)
-{
-	const struct yaml_node *name = yaml_map_get(item, "name");
-	const struct yaml_node *node = yaml_map_get(item, "policy");
-	const struct manifest_doc *policy;
-
-	if (node) {
-		policy = doc_named(l, gw->file, KIND_POLICY, node);
-		if (policy && !policy_takes(policy, name->text, true)) {
-			MANIFEST_COMPLAIN(l, gw->file, node,
-					  "the policy \"%s\" does not take the model \"%s\": its "
-					  "match.models does not have it",
-					  policy->name, name->text);
-			return NULL;
-		}
-		return policy;
-	}
-	for (uint32_t i = 0; i < l->n_docs; i++)
-		if (l->docs[i].kind == KIND_POLICY && policy_takes(&l->docs[i], name->text, false))
-			return &l->docs[i];
-	MANIFEST_COMPLAIN(
-		l, gw->file, name,
-		"no policy decides for the model \"%s\": give it a policy, or put it into a "
-		"policy's match.models",
-		name->text);
-	return NULL;
-}
-
-/* May a request for this entry go to workers that call their model, or an adapter, so? */
-bool
-manifest_entry_wants(const struct yaml_node *item, const char *worker_model)
-{
-	const struct yaml_node *alias = yaml_map_get(item, "aliasOf");
-
-	if (!alias)
-		return strcmp(yaml_map_get(item, "name")->text, worker_model) == 0;
-	if (alias->kind == YAML_KIND_SCALAR)
-		return strcmp(alias->text, worker_model) == 0;
-	for (const struct yaml_node *a = alias->child; a; a = a->next)
-		if (a->kind == YAML_KIND_SCALAR && strcmp(a->text, worker_model) == 0)
-			return true;
-	return false;
-}
-
-/* The adapter of that set which this entry is, or NULL. */
-static const char *
-entry_adapter(const struct yaml_node *item, const struct manifest_set *set)
-{
-	for (uint32_t i = 0; i < set->n_adapters; i++)
-		if (manifest_entry_wants(item, set->adapters[i]))
-			return set->adapters[i];
-	return NULL;
-}
-
-/* What the entry's requests are called at the workers of that set; NULL: they do not go there.  An
- * entry is one adapter everywhere, or none anywhere: its blocks hang on its name. */
-static const char *
-entry_upstream(struct manifest_loader *l, const struct manifest_doc *gw,
-	       const struct yaml_node *item, const struct manifest_set *set,
-	       struct manifest_model *model, bool first)
-{
-	const char *adapter = entry_adapter(item, set);
-	bool base = manifest_entry_wants(item, set->model);
-
-	if (!adapter && !base)
-		return NULL;
-	if ((adapter && base) || (!first && strcmp(model->adapter, adapter ? adapter : "") != 0)) {
-		MANIFEST_COMPLAIN(l, gw->file, item,
-				  "the model \"%.60s\" would be a LoRA adapter at some workers "
-				  "and something else at others", model->name);
-		return set->model;
-	}
-	if (adapter)
-		strcpy(model->adapter, adapter);
-	return adapter ? adapter : set->model;
-}
-
-/* Each set of the policy's pools, once, in order.  False: none can serve it, ever. */
-static bool
-model_rows(struct manifest_loader *l, const struct manifest_doc *gw,
-	   const struct manifest_policy *policy, const struct yaml_node *item,
-	   struct manifest_model *model)
-{
-	bool some = false, first = true;
-
-	for (uint32_t p = 0; p < policy->n_pools; p++) {
-		const struct manifest_pool *pool = &l->m->pools[policy->pools[p]];
-
-		for (uint32_t s = 0; s < pool->n_sets; s++) {
-			const struct manifest_set *set = &l->m->sets[pool->sets[s]];
-			const char *name = entry_upstream(l, gw, item, set, model, first);
-
-			if (!name)
-				continue;
-			first = false;
-			some |= set->n_members > 0 || set->discovery.source != MANIFEST_SOURCE_NONE;
-			if (strcmp(name, model->name) != 0)
-				model->alias = true;
-			if (set->n_members == 0 ||
-			    index_has(model->members, model->n_members, set->first_member))
-				continue;
-			for (uint32_t i = 0; i < set->n_members; i++)
-				if (!manifest_index_add(l, &model->members,
-							&model->n_members,
-							set->first_member + i))
-					return some;
+	for (; at != MANIFEST_NONE && depth <= l->m->n_policies; depth++) {
+		if (depth <= MANIFEST_FALLBACKS_MAX + 1 && used < sizeof(chain))
+			used += (size_t)snprintf(chain + used, sizeof(chain) - used, "%s%s",
+						 depth ? " > " : "", all[at].name);
+		if (at < least)
+			least = at;
+		at = all[at].fallback;
+		if (at == doc->index) {
+			if (least == at)
+				MANIFEST_COMPLAIN(l, doc->file, node,
+						  "fallbacks go round: %s%s > %s", chain,
+						  depth > MANIFEST_FALLBACKS_MAX + 1 ? " > ..."
+										     : "",
+						  all[at].name);
+			return;
 		}
 	}
-	return some;
+	if (depth > l->m->n_policies)
+		return; /* into a loop that another begins */
+	if (depth > MANIFEST_FALLBACKS_MAX + 1)
+		MANIFEST_COMPLAIN(l, doc->file, node,
+				  "more than %u fallbacks behind each other: %s%s",
+				  MANIFEST_FALLBACKS_MAX, chain,
+				  depth > MANIFEST_FALLBACKS_MAX + 2 ? " > ..." : "");
 }
 
 static void
-complain_nobody(struct manifest_loader *l, const struct manifest_doc *gw,
-		const struct yaml_node *item, const struct manifest_policy *policy)
+default_tenant_resolve(struct manifest_loader *l, const struct manifest_doc *gw)
 {
-	const struct yaml_node *alias = yaml_map_get(item, "aliasOf");
-	const struct yaml_node *name = yaml_map_get(item, "name");
-	const struct yaml_node *at = !alias			      ? name
-				     : alias->kind == YAML_KIND_LIST ? alias->child
-								      : alias;
-	const char *names[NAMES_MAX], *near;
-	size_t n = 0;
+	const struct yaml_node *node = yaml_map_get(gw->spec, "defaultTenant");
+	const struct manifest_doc *tenant =
+		node ? manifest_doc_named(l, gw->file, KIND_TENANT, node) : NULL;
 
-	for (uint32_t p = 0; p < policy->n_pools; p++) {
-		const struct manifest_pool *pool = &l->m->pools[policy->pools[p]];
-
-		for (uint32_t s = 0; s < pool->n_sets && n < NAMES_MAX; s++)
-			names[n++] = l->m->sets[pool->sets[s]].model;
-	}
-	near = yaml_nearest(at->text, names, n);
-	MANIFEST_COMPLAIN(l, gw->file, at,
-			  "no worker of the policy \"%s\" serves the model \"%.60s\"%s%s%s",
-			  policy->name, at->text,
-			  near ? "; did you mean \""
-			  : alias ? ""
-				  : "; if workers call it otherwise, say so with aliasOf",
-			  near ? near : "", near ? "\"?" : "");
-}
-
-static void
-model_resolve(struct manifest_loader *l, const struct manifest_doc *gw,
-	      const struct yaml_node *item)
-{
-	const struct manifest_doc *doc = model_policy(l, gw, item);
-	struct manifest_model *model;
-
-	if (!doc)
-		return;
-	model = &l->m->models[l->m->n_models++];
-	strcpy(model->name, yaml_map_get(item, "name")->text);
-	model->policy = doc->index;
-	if (!model_rows(l, gw, &l->m->policies[doc->index], item, model) && !l->oom)
-		complain_nobody(l, gw, item, &l->m->policies[doc->index]);
-}
-
-static void
-gateway_resolve(struct manifest_loader *l, const struct manifest_doc *gw)
-{
-	const struct yaml_node *list = yaml_map_get(gw->spec, "models");
-
-	l->m->models = calloc(list->n_children, sizeof(*l->m->models));
-	if (!l->m->models) {
-		l->oom = true;
-		return;
-	}
-	for (const struct yaml_node *item = list->child; item && !l->oom; item = item->next)
-		model_resolve(l, gw, item);
-	if (!l->bad && !l->oom)
-		manifest_adapters_resolve(l, list);
-}
-
-/* A policy that matches a model nobody may ask for is a typing error. */
-static void
-match_resolve(struct manifest_loader *l, const struct manifest_doc *policy,
-	      const struct manifest_doc *gw)
-{
-	const struct yaml_node *match = yaml_map_get(policy->spec, "match");
-	const struct yaml_node *item = first_of(match, "models");
-
-	for (; item; item = item->next) {
-		const struct yaml_node *entry = first_of(gw->spec, "models");
-		const char *names[NAMES_MAX];
-		bool known = strcmp(item->text, "*") == 0;
-		size_t n = 0;
-
-		for (; entry && !known; entry = entry->next) {
-			const char *name = yaml_map_get(entry, "name")->text;
-
-			known = strcmp(name, item->text) == 0;
-			if (n < NAMES_MAX)
-				names[n++] = name;
-		}
-		if (!known)
-			complain_name(l, policy->file, item, "model of the GatewayBackend", names,
-				      n);
-	}
+	if (tenant)
+		l->m->gateway.default_tenant = tenant->index;
 }
 
 void
@@ -337,19 +263,30 @@ manifest_resolve(struct manifest_loader *l)
 
 	if (l->partial)
 		return;
+	for (uint32_t i = 0; i < l->n_docs && !l->oom; i++)
+		if (l->docs[i].kind == KIND_PROVIDER)
+			manifest_provider_rows(l, &l->docs[i]);
 	for (uint32_t i = 0; i < l->n_docs && !l->oom; i++) {
 		if (l->docs[i].kind == KIND_POOL)
 			pool_resolve(l, &l->docs[i]);
 		else if (l->docs[i].kind == KIND_POLICY)
 			policy_resolve(l, &l->docs[i]);
+		else if (l->docs[i].kind == KIND_TENANT)
+			manifest_tenant_resolve(l, &l->docs[i]);
+		else if (l->docs[i].kind == KIND_TAG)
+			manifest_tag_resolve(l, &l->docs[i]);
 		else if (l->docs[i].kind == KIND_GATEWAY)
 			gw = &l->docs[i];
 	}
+	for (uint32_t i = 0; i < l->n_docs && !l->oom; i++)
+		if (l->docs[i].kind == KIND_POLICY)
+			fallbacks_check(l, &l->docs[i]);
 	if (!gw || !whole || l->oom)
 		return;
+	default_tenant_resolve(l, gw);
 	for (uint32_t i = 0; i < l->n_docs; i++)
 		if (l->docs[i].kind == KIND_POLICY)
-			match_resolve(l, &l->docs[i], gw);
+			manifest_match_resolve(l, &l->docs[i], gw);
 	if (!l->bad)
-		gateway_resolve(l, gw);
+		manifest_models_resolve(l, gw);
 }

@@ -18,6 +18,12 @@ is_word(const char *text, const char *more)
 	return *text != '\0';
 }
 
+bool
+manifest_is_word(const char *text)
+{
+	return is_word(text, "");
+}
+
 static bool
 is_printable(const char *text)
 {
@@ -365,6 +371,101 @@ choice_read(const struct manifest_field *f, const char *text, void *base, char *
 	return false;
 }
 
+/* One line of text: what may stand in a header, a claim or a pattern. */
+static bool
+is_line(const char *text)
+{
+	for (const char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	return text[0] != ' ' && text[0] != '\0' && text[strlen(text) - 1] != ' ';
+}
+
+static bool
+string_fits(const struct manifest_field *f, const char *text, char *why, size_t cap)
+{
+	size_t max = f->size > 0 ? f->size - 1 : MANIFEST_EXPRESSION_MAX;
+
+	if (strlen(text) > max) {
+		snprintf(why, cap, "has more than %zu bytes", max);
+		return false;
+	}
+	if (f->type == MANIFEST_T_STRING && !is_line(text)) {
+		snprintf(why, cap, "must be one line without spaces around it");
+		return false;
+	}
+	if (f->type == MANIFEST_T_HEADER && !is_word(text, "!#$%&'*+-.^_`|~")) {
+		snprintf(why, cap, "must be the name of a header field, not \"%.60s\"", text);
+		return false;
+	}
+	return true;
+}
+
+static void
+store_lower(const struct manifest_field *f, void *base, const char *text)
+{
+	char *to = (char *)base + f->offset;
+
+	if (f->size == 0)
+		return;
+	for (; *text; text++)
+		*to++ = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
+	*to = '\0';
+}
+
+/* Plain digits, perhaps a fraction of at most `digits`: as that many decimal digits' units. */
+static const char *
+decimal_read(const struct yaml_node *node, unsigned digits, uint64_t *ret)
+{
+	const char *c = node->text;
+	uint64_t n = 0;
+	unsigned after = 0;
+	bool point = false;
+
+	if (node->kind != YAML_KIND_SCALAR || node->quoted || *c < '0' || *c > '9' ||
+	    (c[0] == '0' && c[1] >= '0' && c[1] <= '9') || strlen(c) > 16)
+		return "must be a decimal number such as 0.25";
+	for (; *c; c++) {
+		if (*c == '.' && !point && c[1] != '\0') {
+			point = true;
+			continue;
+		}
+		if (*c < '0' || *c > '9')
+			return "must be a decimal number such as 0.25";
+		if (point && after++ == digits)
+			return "has too many digits behind the point: at most 6";
+		n = n * 10 + (uint64_t)(*c - '0');
+	}
+	for (; after < digits; after++) {
+		if (n > UINT64_MAX / 10)
+			return "is too large";
+		n *= 10;
+	}
+	*ret = n;
+	return NULL;
+}
+
+static void
+decimal_print(char *buf, size_t cap, double v)
+{
+	snprintf(buf, cap, "%.0f", v);
+}
+
+static const char *
+expression_read(const struct manifest_field *f, const struct yaml_node *node, void *base)
+{
+	struct manifest_expression *to = (void *)((char *)base + f->offset);
+
+	if (f->size == 0)
+		return NULL;
+	if (to->text)
+		return "is given twice";
+	to->text = strdup(node->text);
+	to->line = node->line;
+	to->column = node->column;
+	return to->text ? NULL : "cannot be kept: there is no memory";
+}
+
 static bool
 text_fits(const struct manifest_field *f, const char *text, char *why, size_t cap)
 {
@@ -458,6 +559,41 @@ manifest_value_read(const struct manifest_field *f, const struct yaml_node *node
 			return false;
 		store_text(f, base, text);
 		break;
+	case MANIFEST_T_STRING:
+	case MANIFEST_T_HEADER:
+	case MANIFEST_T_EXPRESSION:
+		if (yaml_get_text(node, &text, &wrong) < 0)
+			break;
+		if (!string_fits(f, text, why, cap))
+			return false;
+		if (f->type == MANIFEST_T_EXPRESSION)
+			wrong = expression_read(f, node, base);
+		else if (f->type == MANIFEST_T_HEADER)
+			store_lower(f, base, text);
+		else
+			store_text(f, base, text);
+		break;
+	case MANIFEST_T_SHARE:
+	case MANIFEST_T_MONEY:
+		wrong = decimal_read(node, 6, &n);
+		if (wrong)
+			break;
+		s = (double)n / 1e6;
+		if (!in_bounds(f, s, decimal_print, why, cap))
+			return false;
+		if (f->type == MANIFEST_T_SHARE)
+			store(f, base, &s, sizeof(s));
+		else
+			store(f, base, &n, sizeof(n));
+		break;
+	case MANIFEST_T_OBJECTIVE:
+		if (yaml_get_text(node, &text, &wrong) < 0)
+			break;
+		if (is_word(text, ""))
+			return choice_read(f, text, base, why, cap);
+		if (!string_fits(f, text, why, cap))
+			return false;
+		break;
 	default:
 		wrong = "is no single value";
 		break;
@@ -473,12 +609,30 @@ static const struct manifest_field *
 field_find(const char *kind, const char *parent, const char *key)
 {
 	size_t n;
-	const struct manifest_field *f = manifest_fields(&n);
+	const struct manifest_field *f = manifest_fields(kind, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(f[i].kind, kind) == 0 && strcmp(f[i].parent, parent) == 0 &&
-		    strcmp(f[i].key, key) == 0)
+		if (strcmp(f[i].parent, parent) == 0 && strcmp(f[i].key, key) == 0)
 			return &f[i];
+	return NULL;
+}
+
+/* The same key at another place of the kind; of a document's own, of any kind. */
+static const struct manifest_field *
+found_elsewhere(const char *kind, const char *parent, const char *key)
+{
+	const char *const *k = *parent ? &kind : manifest_kinds;
+
+	for (; *k; k++) {
+		size_t n;
+		const struct manifest_field *f = manifest_fields(*k, &n);
+
+		for (size_t i = 0; i < n; i++)
+			if (strcmp(f[i].parent, parent) != 0 && strcmp(f[i].key, key) == 0)
+				return &f[i];
+		if (*parent)
+			break;
+	}
 	return NULL;
 }
 
@@ -487,19 +641,15 @@ complain_unknown(struct manifest_loader *l, const char *file, const char *kind, 
 		 const struct yaml_node *pair)
 {
 	size_t n, n_names = 0;
-	const struct manifest_field *f = manifest_fields(&n), *elsewhere = NULL;
+	const struct manifest_field *f = manifest_fields(kind, &n), *elsewhere = NULL;
 	const char *names[KEYS_MAX], *near;
 
-	for (size_t i = 0; i < n; i++) {
-		bool ours = strcmp(f[i].kind, kind) == 0;
-
-		if (ours && strcmp(f[i].parent, parent) == 0 && n_names < KEYS_MAX)
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(f[i].parent, parent) == 0 && n_names < KEYS_MAX)
 			names[n_names++] = f[i].key;
-		else if ((ours || *parent == '\0') && strcmp(f[i].key, pair->key) == 0 &&
-			 !elsewhere)
-			elsewhere = &f[i];
-	}
 	near = yaml_nearest(pair->key, names, n_names);
+	if (!near)
+		elsewhere = found_elsewhere(kind, parent, pair->key);
 	l->bad = true;
 	if (near)
 		yaml_errors_add(l->errs, file, pair->key_line, pair->key_column,
@@ -519,10 +669,10 @@ static bool
 has_fields(const char *kind, const char *parent)
 {
 	size_t n;
-	const struct manifest_field *f = manifest_fields(&n);
+	const struct manifest_field *f = manifest_fields(kind, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(f[i].kind, kind) == 0 && strcmp(f[i].parent, parent) == 0)
+		if (strcmp(f[i].parent, parent) == 0)
 			return true;
 	return false;
 }
@@ -588,7 +738,7 @@ manifest_fields_load(struct manifest_loader *l, const char *file, const char *ki
 		     const char *parent, const struct yaml_node *map, void *base)
 {
 	size_t n;
-	const struct manifest_field *f = manifest_fields(&n);
+	const struct manifest_field *f = manifest_fields(kind, &n);
 	bool ok = true;
 
 	if (map->kind != YAML_KIND_MAP) {
@@ -599,8 +749,8 @@ manifest_fields_load(struct manifest_loader *l, const char *file, const char *ki
 	for (const struct yaml_node *pair = map->child; pair; pair = pair->next)
 		ok = pair_load(l, file, kind, parent, pair, base) && ok;
 	for (size_t i = 0; i < n; i++)
-		if (f[i].required && strcmp(f[i].kind, kind) == 0 &&
-		    strcmp(f[i].parent, parent) == 0 && !yaml_map_get(map, f[i].key)) {
+		if (f[i].required && strcmp(f[i].parent, parent) == 0 &&
+		    !yaml_map_get(map, f[i].key)) {
 			MANIFEST_COMPLAIN(l, file, map, "%s needs \"%s\"",
 					  *parent ? parent : "the document", f[i].key);
 			ok = false;
@@ -608,17 +758,26 @@ manifest_fields_load(struct manifest_loader *l, const char *file, const char *ki
 	return ok;
 }
 
+/* Is a field of that parent in the struct of the items of that list ("": the document's)? */
+static bool
+is_of_list(const char *parent, const char *list)
+{
+	size_t len = strlen(list);
+
+	return strncmp(parent, list, len) == 0 && !strstr(parent + len, "[]");
+}
+
 void
-manifest_defaults(const char *kind, void *base)
+manifest_defaults(const char *kind, const char *list, void *base)
 {
 	size_t n;
-	const struct manifest_field *f = manifest_fields(&n);
+	const struct manifest_field *f = manifest_fields(kind, &n);
 	char why[256];
 
 	for (size_t i = 0; i < n; i++) {
 		struct yaml_node node = {.kind = YAML_KIND_SCALAR, .text = f[i].fallback};
 
-		if (!f[i].fallback || strcmp(f[i].kind, kind) != 0)
+		if (!f[i].fallback || !is_of_list(f[i].parent, list))
 			continue;
 		node.len = strlen(node.text);
 		manifest_value_read(&f[i], &node, base, why, sizeof(why));

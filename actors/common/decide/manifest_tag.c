@@ -1,0 +1,101 @@
+/* manifest_tag.c -- RequestTag: its sources, each by itself. */
+#include "actors/common/decide/manifest_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void
+pattern_load(struct manifest_loader *l, const struct manifest_doc *doc,
+	     const struct yaml_node *item, struct manifest_pattern *pattern)
+{
+	const struct yaml_node *type = yaml_map_get(item, "type");
+	const struct yaml_node *regex = yaml_map_get(item, "regex");
+	const struct yaml_node *at = regex ? regex : item;
+
+	pattern->line = at->line;
+	pattern->column = at->column;
+	pattern->validator = MANIFEST_VALIDATOR_REGEX;
+	manifest_defaults("RequestTag", "spec.patterns[]", pattern);
+	if (!manifest_fields_load(l, doc->file, "RequestTag", "spec.patterns[]", item, pattern))
+		return;
+	if (!regex && pattern->validator == MANIFEST_VALIDATOR_REGEX)
+		MANIFEST_COMPLAIN(l, doc->file, type ? type : item,
+				  type ? "spec.patterns[] needs \"regex\" for type: regex"
+				       : "spec.patterns[] needs \"type\" or \"regex\"");
+	else if (regex && pattern->validator != MANIFEST_VALIDATOR_REGEX)
+		MANIFEST_COMPLAIN(l, doc->file, regex,
+				  "spec.patterns[].regex is for type: regex: make it two patterns");
+	if (regex)
+		pattern->regex = manifest_strdup(l, regex->text);
+}
+
+static void
+patterns_load(struct manifest_loader *l, const struct manifest_doc *doc,
+	      const struct yaml_node *list, struct manifest_tag *tag)
+{
+	tag->patterns = calloc(list->n_children + 1, sizeof(*tag->patterns));
+	if (!tag->patterns) {
+		l->oom = true;
+		return;
+	}
+	for (const struct yaml_node *item = list->child; item; item = item->next)
+		pattern_load(l, doc, item, &tag->patterns[tag->n_patterns++]);
+}
+
+static void
+classifier_check(struct manifest_loader *l, const struct manifest_doc *doc,
+		 const struct manifest_tag *tag)
+{
+	const struct yaml_node *map = yaml_map_get(doc->spec, "classifier");
+	const struct yaml_node *url = yaml_map_get(map, "url");
+
+	if (!map)
+		return;
+	if (!url == !yaml_map_get(map, "pool"))
+		MANIFEST_COMPLAIN(l, doc->file, map,
+				  "spec.classifier needs either \"url\" or \"pool\"");
+	else if (url && strncmp(tag->classifier.url, "http://", 7) != 0 &&
+		 strncmp(tag->classifier.url, "https://", 8) != 0)
+		MANIFEST_COMPLAIN(l, doc->file, url,
+				  "spec.classifier.url must be http://host:port/path or "
+				  "https://host:port/path");
+}
+
+void
+manifest_tag_load(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	struct manifest_tag *tag = &l->m->tags[doc->index];
+	const struct yaml_node *list;
+
+	strcpy(tag->name, doc->name);
+	tag->file = manifest_strdup(l, doc->file);
+	tag->classifier.pool = MANIFEST_NONE;
+	manifest_defaults("RequestTag", "", tag);
+	manifest_fields_load(l, doc->file, "RequestTag", "spec", doc->spec, tag);
+	list = manifest_list(doc->spec, "patterns");
+	if (list)
+		patterns_load(l, doc, list, tag);
+	classifier_check(l, doc, tag);
+	if (!list && !yaml_map_get(doc->spec, "when") && !yaml_map_get(doc->spec, "header") &&
+	    !yaml_map_get(doc->spec, "classifier"))
+		MANIFEST_COMPLAIN(l, doc->file, doc->spec,
+				  "spec needs one of patterns, when, header and classifier");
+}
+
+void
+manifest_tag_resolve(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	struct manifest_tag *tag = &l->m->tags[doc->index];
+	const struct yaml_node *map = yaml_map_get(doc->spec, "classifier");
+	const struct yaml_node *name = yaml_map_get(map, "pool");
+	const struct yaml_node *header = yaml_map_get(doc->spec, "header");
+	const struct manifest_doc *pool =
+		name ? manifest_doc_named(l, doc->file, KIND_POOL, name) : NULL;
+
+	if (pool)
+		tag->classifier.pool = pool->index;
+	if (header && l->m->gateway.n_trusted == 0 && !l->m->gateway.trusted_unix)
+		MANIFEST_COMPLAIN(l, doc->file, header,
+				  "spec.header is believed from trusted peers only: the "
+				  "GatewayBackend's client.trustedPeers has none");
+}
