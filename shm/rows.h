@@ -186,7 +186,8 @@ _Static_assert(offsetof(struct row, received) == 448, "row");
 struct row_text {                       /* S; written once per row_gen, before intent */
 	char set[ROW_NAME_MAX];                 /* or the provider's name */
 	char member[ROW_NAME_MAX];              /* of a provider: name/model, as policies say */
-	char url[ROW_URL_MAX];                  /* http://host:port; of a provider: unix:/path */
+	char url[ROW_URL_MAX];  /* http://host:port; of a provider: unix:/path, or unix:name in the
+				 * run directory */
 	char model[ROW_URL_MAX];                /* as the engine, or the provider, calls it */
 	char source[8];                         /* static, file or dns: how it came here */
 	char pad[120];

@@ -261,6 +261,8 @@ labels(FILE *to, const struct pm_view_worker *w)
 	label(to, w->name);
 	fprintf(to, ",rank=\"%u\",row=\"%u\",set=", w->rank, w->row);
 	label(to, w->set);
+	if (w->provider)
+		fputs(",kind=\"provider\"", to);
 	if (w->pool) {
 		fputs(",pool=", to);
 		label(to, w->pool);
@@ -392,7 +394,7 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 			if (k == 0)
 				state_lines(to, &w, names[k], state_name, ROW_DRAINING, ROW_UP,
 					    w.state);
-			else if (k == 1)
+			else if (k == 1 && !w.provider)
 				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
 					    CACHE_APPROXIMATE, w.cache_state);
 			else if (k == 2)

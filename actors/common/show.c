@@ -126,7 +126,7 @@ pm_show_stat(const struct pm_view *view)
 {
 	json_t *o = json_object(), *list = json_array();
 	const struct roster_header *head = view->roster.head;
-	unsigned workers = 0, up = 0, n = pm_view_rows(view);
+	unsigned workers[2] = {0}, up[2] = {0}, n = pm_view_rows(view);     /* providers: 1 */
 	mono_ns now = clock_mono();
 
 	for (unsigned i = 0; i < n; i++) {
@@ -134,8 +134,8 @@ pm_show_stat(const struct pm_view *view)
 
 		if (!pm_view_worker(view, (uint16_t)i, now, &w))
 			continue;
-		workers++;
-		up += w.state == ROW_UP;
+		workers[w.provider]++;
+		up[w.provider] += w.state == ROW_UP;
 	}
 	for (unsigned i = 0; i < ROSTER_MAX; i++) {
 		struct roster_entry e;
@@ -162,8 +162,10 @@ pm_show_stat(const struct pm_view *view)
 		json_object_set_new(o, "born", pm_json_wall(head->born, 3));
 		json_object_set_new(o, "committed", pm_json_wall(head->committed, 3));
 	}
-	json_object_set_new(o, "workers_count", json_integer(workers));
-	json_object_set_new(o, "workers_up", json_integer(up));
+	json_object_set_new(o, "workers_count", json_integer(workers[0]));
+	json_object_set_new(o, "workers_up", json_integer(up[0]));
+	json_object_set_new(o, "providers_count", json_integer(workers[1]));
+	json_object_set_new(o, "providers_up", json_integer(up[1]));
 	json_object_set_new(o, "requests", requests_counted(view));
 	json_object_set_new(o, "index", index_of(view, now));
 	json_object_set_new(o, "processes", list);
@@ -323,6 +325,7 @@ worker_of(const struct pm_view_worker *w, mono_ns now)
 	json_object_set_new(o, "row_gen", json_integer(w->row_gen));
 	json_object_set_new(o, "worker", pm_json_text(w->name, sizeof w->name));
 	json_object_set_new(o, "rank", json_integer(w->rank));
+	json_object_set_new(o, "kind", json_string(w->provider ? "Provider" : "Worker"));
 	json_object_set_new(o, "set", pm_json_text(w->set, sizeof w->set));
 	json_object_set_new(o, "pool", w->pool ? json_string(w->pool) : json_null());
 	json_object_set_new(o, "url", pm_json_text(w->url, sizeof w->url));

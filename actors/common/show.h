@@ -18,7 +18,8 @@ const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
 
 json_t *pm_show_stat(const struct pm_view *view);
 	/* {"generation", "config_hash", "revision", "reload", "draining", "last_reload_ok",
-	 * "last_error", "born", "committed", "workers_count", "workers_up", "requests": {..},
+	 * "last_error", "born", "committed", "workers_count", "workers_up", "providers_count",
+	 * "providers_up" (each of a provider's models is one), "requests": {..},
 	 * "index": {..}, "processes": [..]} */
 json_t *pm_show_segments(const struct pm_view *view);
 	/* {"sum": {..}, "segments": [..]}: the sums are over those of live processes. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/fields.h"
 #include "actors/common/prompt/blocks.h"
 #include "actors/common/verbs.h"
@@ -491,8 +492,13 @@ workers_model(const struct pm_view *view, const char *model)
 	const struct manifest_model *found =
 		m ? manifest_find_model(m, model, strlen(model)) : NULL;
 
-	return found && found->n_members ? m->sets[m->members[found->members[0]].set].model
-					 : model;
+	for (uint32_t i = 0; found && i < found->n_members; i++) {
+		const struct manifest_set *set = member_set(m, &m->members[found->members[i]]);
+
+		if (set)
+			return set->model;
+	}
+	return model;
 }
 
 /* Sizes of that model's blocks, each once; how many. */

@@ -447,7 +447,8 @@ pm_view_worker(const struct pm_view *view, uint16_t id, mono_ns now, struct pm_v
 	copy_text(w.url, text.url, sizeof w.url);
 	copy_text(w.model, text.model, sizeof w.model);
 	copy_text(w.source, text.source, sizeof w.source);
-	w.pool = pool_of(view->manifest, w.set);
+	w.provider = row->kind == ROW_PROVIDER;
+	w.pool = w.provider ? NULL : pool_of(view->manifest, w.set);
 	row_predictor_read(row, &w.predictor);
 	w.load = load_of(view, id, w.row_gen);
 

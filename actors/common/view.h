@@ -97,8 +97,9 @@ struct pm_view_worker {
 	uint16_t row, rank;
 	uint32_t row_gen;
 	char name[ROW_NAME_MAX], set[ROW_NAME_MAX], url[ROW_URL_MAX], model[ROW_URL_MAX];
-	const char *pool; /* first that names its set; NULL: none or unknown */
+	const char *pool; /* first that names its set; NULL: none, unknown, or a provider */
 	char source[8];                         /* static, file or dns */
+	bool provider;                          /* not a worker: set is its name */
 	enum row_state state;
 	struct row_reading reading;
 	bool fresh;                             /* row_reading_fresh */

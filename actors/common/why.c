@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/fields.h"
 #include "actors/common/show.h"
 #include "actors/common/why_private.h"
@@ -53,14 +54,17 @@ say_state(struct why_say *s)
 		why_add(s, &fact, "taken out: it ends what it has and gets nothing new");
 	} else if (w->state == ROW_UP) {
 		why_add(s, &fact, "%s", row_why_text(r->health_why));
+	} else if (w->provider && r->health_why == WHY_REFUSED) {
+		why_add(s, &fact, "nobody serves %s, or it is not open to the user ids of ingress "
+		    "and metrics (%u questions in a row)", w->url, r->misses);
 	} else if (w->health_since_ns == 0) {
 		why_add(s, &fact, "no health probe has ended yet");
 	} else if (r->health_why == WHY_STATUS) {
 		why_add(s, &fact, "%s: status %u at %s", row_why_text(r->health_why), r->status,
-		    s->set ? s->set->health_path : "the health path");
+		    s->set ? s->set->health_path : MEMBER_PROVIDER_HEALTH);
 	} else {
 		why_add(s, &fact, "%s (%s of %s, %u probes in a row)", row_why_text(r->health_why),
-		    s->set ? s->set->health_path : "health", w->url, r->misses);
+		    s->set ? s->set->health_path : MEMBER_PROVIDER_HEALTH, w->url, r->misses);
 	}
 }
 
@@ -485,7 +489,7 @@ find_member(struct why_say *s)
 	for (uint32_t i = 0; m && i < m->n_members; i++)
 		if (m->members[i].uid == uid) {
 			s->member = &m->members[i];
-			s->set = &m->sets[m->members[i].set];
+			s->set = member_set(m, s->member);
 		}
 }
 
@@ -497,12 +501,14 @@ pm_why(const struct pm_view *view, const struct pm_view_worker *w,
 
 	find_member(&s);
 	say_state(&s);
-	say_metrics(&s);
-	say_cache(&s);
-	say_events(&s, traffic);
-	if (traffic)
-		say_hits(&s, traffic);
-	why_tokens(&s, traffic);
+	if (!w->provider) {
+		say_metrics(&s);
+		say_cache(&s);
+		say_events(&s, traffic);
+		if (traffic)
+			say_hits(&s, traffic);
+		why_tokens(&s, traffic);
+	}
 	say_predictor(&s);
 	return s.n;
 }

@@ -5,6 +5,7 @@
  * Meaning    Facts about one worker, one a subject and one more for each trouble: the word for its
  *            state, the word for the reason (both closed sets, fit for labels), since when, whether
  *            it is trouble, and one line of text.  What is as it should be has no trouble.
+ * Provider   of one there are two: the state of its socket, and what its predictor has learned.
  * Sources    its row (rows.h: enum row_why, cache_reason, event_trouble and the counters), the
  *            documents in force, and, of answers and decisions, what the journals still hold.
  * Threads    the one that owns the view.   Cost: the journals once, 0.3 ms for 6,400

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/ingress/client.h"
 #include "actors/ingress/path_name.h"
 
@@ -61,7 +62,9 @@ parent_of(const struct manifest *all, const struct manifest_model *m)
 	const char *parent = NULL;
 
 	for (uint32_t i = 0; m->adapter[0] && i < m->n_members; i++) {
-		const char *is = all->sets[all->members[m->members[i]].set].model;
+		const struct manifest_set *set =
+			member_set(all, &all->members[m->members[i]]);
+		const char *is = set ? set->model : parent;
 
 		if (parent && strcmp(parent, is) != 0)
 			return NULL;

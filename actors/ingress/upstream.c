@@ -36,14 +36,15 @@ upstreams_open(struct upstreams *ret, struct io *io, const struct rows *rows,
 
 /* --- addresses --------------------------------------------------------------------------- */
 
-/* "unix:" and an absolute path; its one address is known for good. */
+/* "unix:" and a path, which may be relative to the run directory, where we are; its one address is
+ * known for good. */
 static bool
 parse_path(struct upstream *to)
 {
 	const char *path = to->url + strlen(ROW_URL_UNIX);
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-	if (path[0] != '/' || strlen(path) >= sizeof at.sun_path)
+	if (path[0] == '\0' || strlen(path) >= sizeof at.sun_path)
 		return false;
 	snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
 	memcpy(&to->addr[0].addr, &at, sizeof at);

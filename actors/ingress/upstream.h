@@ -10,7 +10,7 @@
  *            turn, each 250 ms after the one before or at once when that failed, without giving
  *            up the earlier ones: who answers first is taken (RFC 8305, 5).  Connections to an
  *            address that the name has no more are not used again.
- * Providers  unix:/path: one upstream per path and provider, so that a full pool or a 429 of one
+ * Providers  unix:path: one upstream per path and provider, so that a full pool or a 429 of one
  *            says nothing of another behind the same socket.  No TLS, no API key: what is there
  *            is a process of this machine, and holds its own.
  * TLS        https://host:port by the credentials of the worker's set.  When those change, idle
@@ -133,7 +133,7 @@ void upstreams_rows_changed(struct upstreams *u);
 
 struct upstream *upstream_of_row(struct upstreams *u, uint16_t row);
 	/* NULL: no such row, or its URL is none of http://host:port, https://host:port and
-	 * unix:/path. */
+	 * unix:path. */
 struct upstream_conn *upstream_take(struct upstream *to, const struct upstream_ops *ops,
 				    void *user, mono_ns now);
 	/* An idle connection, or NULL. */

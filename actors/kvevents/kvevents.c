@@ -189,7 +189,7 @@ follows(const struct kvevents *me, const struct follow *f, const struct manifest
 	       strcmp(f->topic, me->manifest->sets[member->set].kv_topic) == 0;
 }
 
-/* A row that the configuration names. */
+/* A row that the configuration names.  Of what a provider caches nothing is known. */
 static void
 follow_member(struct kvevents *me, const struct manifest_member *member, mono_ns now)
 {
@@ -199,7 +199,7 @@ follow_member(struct kvevents *me, const struct manifest_member *member, mono_ns
 	uint32_t row_gen;
 	int r;
 
-	if (row == ROW_NONE ||
+	if (row == ROW_NONE || member->set == MANIFEST_NONE ||
 	    atomic_load_explicit(&me->rows.row[row].intent, memory_order_acquire) == INTENT_REMOVE)
 		return;
 	f = &me->follow[row];

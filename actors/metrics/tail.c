@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/log.h"
 
 #define IDLE_NS 1000000000ull   /* steps in which idleness is accounted */
@@ -26,7 +27,7 @@ struct pupil { /* one row */
 };
 
 struct peers { /* what the rows of one set have taught together: the anchor of each */
-	char set[ROW_NAME_MAX];
+	char name[ROW_NAME_MAX + ROW_URL_MAX]; /* the set's; of a provider: with its model */
 	struct learn learn;
 };
 
@@ -95,35 +96,42 @@ publish(struct tail *t, uint16_t id)
 	t->pupil[id].changed = false;
 }
 
-/* Subscript of the set's peers, begun from its prior.  UINT32_MAX: no memory. */
+/* Subscript of the row's peers, begun from their prior.  UINT32_MAX: no memory. */
 static uint32_t
-peers_of(struct tail *t, const struct manifest_set *set, const float prior[COEF_COUNT])
+peers_of(struct tail *t, const char *name, const float prior[COEF_COUNT])
 {
 	struct peers *grown;
 
 	for (uint32_t i = 0; i < t->n_peers; i++)
-		if (strcmp(t->peers[i].set, set->name) == 0)
+		if (strcmp(t->peers[i].name, name) == 0)
 			return i;
 	grown = realloc(t->peers, (t->n_peers + 1u) * sizeof *grown);
 	if (!grown)
 		return UINT32_MAX;
 	t->peers = grown;
-	snprintf(t->peers[t->n_peers].set, sizeof t->peers[0].set, "%s", set->name);
+	snprintf(t->peers[t->n_peers].name, sizeof t->peers[0].name, "%s", name);
 	learn_begin(&t->peers[t->n_peers].learn, prior);
 	return t->n_peers++;
 }
 
+/* Who learns together.  No name of a set has a slash. */
 static void
-row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
+peers_name(const struct manifest *manifest, const struct manifest_member *member, char *buf,
+	   size_t cap)
 {
-	const float prior[COEF_COUNT] = {
-		[COEF_BASE] = (float)set->prior.base_s,
-		[COEF_PREFILL] = (float)set->prior.prefill_s,
-		[COEF_ATTENTION] = (float)set->prior.attention_s,
-		[COEF_DECODE] = (float)set->prior.decode_s,
-		[COEF_CONTEXT] = (float)set->prior.context_s,
-		[COEF_STEP] = (float)set->prior.step_s,
-	};
+	if (member_set(manifest, member))
+		snprintf(buf, cap, "%s", member_group(manifest, member));
+	else
+		snprintf(buf, cap, "%s/%s", member_group(manifest, member),
+			 member_model(manifest, member));
+}
+
+static void
+row_begin(struct tail *t, uint16_t id, const struct manifest *manifest,
+	  const struct manifest_member *member)
+{
+	char name[sizeof t->peers->name];
+	float prior[COEF_COUNT];
 	struct row *row = &t->rows->row[id];
 	uint32_t row_gen = atomic_load_explicit(&row->row_gen, memory_order_acquire);
 	struct pupil *p = &t->pupil[id];
@@ -131,7 +139,9 @@ row_begin(struct tail *t, uint16_t id, const struct manifest_set *set)
 
 	if (p->row_gen == row_gen)
 		return;
-	p->peers = peers_of(t, set, prior);
+	member_prior(manifest, member, prior);
+	peers_name(manifest, member, name, sizeof name);
+	p->peers = peers_of(t, name, prior);
 	/* The predictor's line does not say whose it is; the first generation is nobody else's. */
 	if (p->row_gen == 0 && row_gen == 1 && row_predictor_read(row, &published)) {
 		learn_resume(&p->learn, &published, prior);
@@ -151,7 +161,7 @@ tail_rows(struct tail *t, const struct manifest *manifest)
 		uint16_t id = rows_find(t->rows, manifest->members[m].uid);
 
 		if (id != ROW_NONE)
-			row_begin(t, id, &manifest->sets[manifest->members[m].set]);
+			row_begin(t, id, manifest, &manifest->members[m]);
 	}
 }
 

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/log.h"
 
 #define MODELS_NS 60000000000ull /* /v1/models is asked so often */
 #define MODELS_AGAIN_NS 10000000000ull /* and after it failed */
 #define STATE_AGAIN_NS 60000000000ull /* a dev-mode route that is not there: so often */
 #define LARGE_AGAIN_NS 30000000000ull /* a page that was too large */
+#define PROVIDER_NS 1000000000ull       /* a provider's socket is asked so often */
 #define RUN_MOST_NS 100000000ull /* targets_run is asked at least so often */
 #define NEVER UINT64_MAX
 
@@ -34,7 +36,8 @@ struct known {                          /* what outlives a change of the set */
 struct target {
 	uint64_t serial;
 	struct fetch_peer peer;               /* borrowed from the manifest and its trust */
-	char address[MANIFEST_HOST_MAX + 16]; /* host:port */
+	char address[ROW_URL_MAX];            /* host:port; of a provider: its URL */
+	bool provider;
 	uint16_t metrics_port;
 	char metrics_path[MANIFEST_PATH_MAX + 1], health_path[MANIFEST_PATH_MAX + 1];
 	uint64_t interval_ns;
@@ -99,7 +102,9 @@ targets_free(struct targets **ret)
 static bool
 same_target(const struct target *a, const struct target *b)
 {
-	return strcmp(a->address, b->address) == 0 && a->peer.https == b->peer.https &&
+	return strcmp(a->address, b->address) == 0 && a->provider == b->provider &&
+	       (!a->provider || strcmp(a->peer.provider, b->peer.provider) == 0) &&
+	       a->peer.https == b->peer.https &&
 	       strcmp(a->metrics_path, b->metrics_path) == 0 &&
 	       a->metrics_port == b->metrics_port &&
 	       strcmp(a->health_path, b->health_path) == 0 && a->engine == b->engine;
@@ -114,8 +119,25 @@ target_find(struct target *target, unsigned n, const struct target *like)
 	return NULL;
 }
 
+/* Its row says where it is spoken to; all its models are behind one socket. */
+static bool
+provider_fill(struct target *to, const struct rows *rows, uint16_t row,
+	      const struct manifest_provider *provider)
+{
+	uint32_t row_gen = atomic_load_explicit(&rows->row[row].row_gen, memory_order_acquire);
+	struct row_text text;
+
+	if (!rows_text_read(rows, row, row_gen, &text))
+		return false;           /* being made: we are told when it is done */
+	*to = (struct target){.interval_ns = PROVIDER_NS, .provider = true,
+			      .peer = {.provider = provider->name}};
+	memcpy(to->address, text.url, sizeof to->address);
+	snprintf(to->health_path, sizeof to->health_path, "%s", MEMBER_PROVIDER_HEALTH);
+	return true;
+}
+
 static void
-target_fill(struct target *to, const struct manifest *manifest,
+worker_fill(struct target *to, const struct manifest *manifest,
 	    const struct manifest_member *member, const struct secrets *trust)
 {
 	const struct manifest_set *set = &manifest->sets[member->set];
@@ -166,7 +188,10 @@ targets_set(struct targets *t, const struct manifest *manifest, const struct sec
 
 		if (row == ROW_NONE)
 			continue;
-		target_fill(at, manifest, member, trust);
+		if (member->set != MANIFEST_NONE)
+			worker_fill(at, manifest, member, trust);
+		else if (!provider_fill(at, t->rows, row, member_provider(manifest, member)))
+			continue;
 		same = target_find(fresh, n, at);
 		if (same)
 			at = same;
@@ -208,6 +233,8 @@ targets_set(struct targets *t, const struct manifest *manifest, const struct sec
 static bool
 asks(const struct target *target, enum probe_kind kind)
 {
+	if (target->provider)
+		return kind == PROBE_HEALTH;
 	switch (kind) {
 	case PROBE_SLEEPING:
 	case PROBE_PAUSED:              /* routes of its dev mode */
@@ -228,6 +255,8 @@ probe_start(struct target *target, enum probe_kind kind, struct prober *prober, 
 	struct probe *p = probe_new(target->serial, kind, target->engine);
 	struct fetch_peer peer = target->peer;
 
+	if (target->provider)
+		peer.socket = target->address + strlen(ROW_URL_UNIX);
 	if (kind == PROBE_METRICS)
 		peer.port = target->metrics_port;
 	if (!p || fetch_to(&p->fetch, &peer, path[kind]) < 0) {
@@ -284,6 +313,12 @@ health_name(enum row_health state)
 	return names[state & 3];
 }
 
+static const char *
+target_name(const struct target *target)
+{
+	return target->provider ? target->peer.provider : target->address;
+}
+
 static void
 log_change(const struct target *target, enum row_health was, const char *words)
 {
@@ -292,10 +327,12 @@ log_change(const struct target *target, enum row_health was, const char *words)
 	if (was == is->state)
 		return;
 	if (is->state == HEALTH_UP)
-		log_info("worker %s: %s -> up", target->address, health_name(was));
+		log_info("%s %s: %s -> up", target->provider ? "provider" : "worker",
+			 target_name(target), health_name(was));
 	else
-		log_warn("worker %s: %s -> %s; %s status=%u misses=%u slow=%u%s%s",
-			 target->address, health_name(was), health_name(is->state),
+		log_warn("%s %s: %s -> %s; %s status=%u misses=%u slow=%u%s%s",
+			 target->provider ? "provider" : "worker", target_name(target),
+			 health_name(was), health_name(is->state),
 			 row_why_name(is->why), target->known.health_status, is->misses, is->slow,
 			 words[0] ? ": " : "", words);
 }
@@ -532,7 +569,7 @@ health_result(struct targets *t, struct target *target, struct probe *p)
 		known->due[PROBE_METRICS] = 0;  /* is it the same one? */
 	if (asked != 0 && now > asked + PROBER_CALL_MS * 1000000ull)
 		known->metrics_why = WHY_SLOW;  /* and is waited for */
-	if (known->metrics_why != WHY_OK)
+	if (known->metrics_why != WHY_OK && !target->provider)
 		page_age(target, now);
 	rows_write(t, target, NULL, now);
 }

@@ -2,6 +2,9 @@
  *
  * One target per address; its ranks' rows share a page.  At most one probe of each kind is under
  * way to a target, and a slow one delays only itself.
+ * Provider   only its socket's process is asked, GET /health with x-pointsman-provider: does it
+ *            serve this one?  The question goes no further than this machine.  It has no page: of
+ *            its load only our own requests are known.
  * Health     health.h; the rows say why, and since when.
  * Reading    keeps its values and its age over a missed page until it is too old to decide by:
  *            three intervals, and ROW_READING_GOOD_NS at least.

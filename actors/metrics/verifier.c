@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/log.h"
 #include "proto/messages.h"
 
@@ -343,8 +344,8 @@ add_member(const struct verifier *v, const struct manifest *manifest,
 	   const struct manifest_member *member, const struct secrets *trust,
 	   struct subject *list, unsigned *n)
 {
-	const struct manifest_set *set = &manifest->sets[member->set];
-	const struct held *held = held_of(v, member->set);
+	const struct manifest_set *set = member_set(manifest, member);
+	const struct held *held = set ? held_of(v, member->set) : NULL;
 	uint16_t row = rows_find(v->rows, member->uid);
 	struct subject *s = &list[*n], *same;
 
@@ -385,7 +386,8 @@ forget_others(const struct verifier *v)
 {
 	for (uint32_t m = 0; m < v->manifest->n_members; m++) {
 		const struct manifest_member *member = &v->manifest->members[m];
-		bool wanted = v->manifest->sets[member->set].tokenizer.path[0] != 0;
+		const struct manifest_set *set = member_set(v->manifest, member);
+		bool wanted = set && set->tokenizer.path[0] != 0;
 		uint16_t row = rows_find(v->rows, member->uid);
 		struct row_trust none = {0}, was;
 

@@ -30,6 +30,9 @@ print_stat(const json_t *s)
 		printf("last reload refused: %s\n", pm_text_at(s, "last_error", ""));
 	printf("workers  %lld of %lld up\n", pm_integer_at(s, "workers_up"),
 	       pm_integer_at(s, "workers_count"));
+	if (pm_integer_at(s, "providers_count") > 0)
+		printf("providers %lld of %lld models up\n", pm_integer_at(s, "providers_up"),
+		       pm_integer_at(s, "providers_count"));
 	printf("requests %lld: %lld ok, %lld client errors, %lld failed, %lld cancelled, "
 	       "%lld live\n",
 	       pm_integer_at(requests, "total"), pm_integer_at(requests, "ok"),
@@ -128,7 +131,12 @@ print_workers(const json_t *result)
 		const json_t *predictor = json_object_get(w, "predictor");
 		const json_t *kv = json_object_get(reading, "kv_usage");
 
-		table_fields(t, w, "worker rank pool state pending_tokens prefilling decoding");
+		table_fields(t, w, "worker rank");
+		if (strcmp(pm_text_at(w, "kind", ""), "Provider") == 0)
+			table_cell(t, "(provider)");
+		else
+			table_json(t, w, "pool");
+		table_fields(t, w, "state pending_tokens prefilling decoding");
 		table_fields(t, reading, "waiting running");
 		if (json_is_number(kv))
 			table_cell(t, "%.0f%%", 100 * json_number_value(kv));

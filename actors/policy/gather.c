@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/common/decide/slow.h"
 #include "actors/common/prompt/blocks.h"
 #include "shm/blockhash.h"
@@ -169,9 +170,10 @@ gather_hash(struct gather *g, const struct manifest_model *model,
 	for (uint32_t i = 0; i < model->n_members && g->n_chains < GATHER_CHAINS; i++) {
 		uint32_t m = model->members[i];
 		uint16_t id = g->view->row_of[m];
-		const char *name = manifest->sets[manifest->members[m].set].model;
+		const char *name = member_model(manifest, &manifest->members[m]);
 
-		if (id == ROW_NONE || id >= g->view->rows.capacity)
+		if (id == ROW_NONE || id >= g->view->rows.capacity ||
+		    manifest->members[m].set == MANIFEST_NONE)
 			continue;
 		uint32_t block_tokens = block_tokens_of(&g->view->rows.row[id]);
 
@@ -223,19 +225,9 @@ learned_coefs(const struct row *row, float ret[COEF_COUNT])
 	return p.version != 0 && p.state != PREDICTOR_CALIBRATING;
 }
 
-static void
-prior_coefs(const struct manifest_set *set, float ret[COEF_COUNT])
-{
-	ret[COEF_BASE] = (float)set->prior.base_s;
-	ret[COEF_PREFILL] = (float)set->prior.prefill_s;
-	ret[COEF_ATTENTION] = (float)set->prior.attention_s;
-	ret[COEF_DECODE] = (float)set->prior.decode_s;
-	ret[COEF_CONTEXT] = (float)set->prior.context_s;
-	ret[COEF_STEP] = (float)set->prior.step_s;
-}
-
 /* A row that is still calibrating starts from the mean of its set's rows that are not, else from
- * the configuration: a guess beside learned neighbours would starve it, or drown it. */
+ * the configuration: a guess beside learned neighbours would starve it, or drown it.  A provider
+ * has no neighbours. */
 static void
 fill_coefs(struct gather *g)
 {
@@ -245,11 +237,12 @@ fill_coefs(struct gather *g)
 		g->learned[i].n = 0;
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct gather_candidate *c = &g->candidate[i];
-		struct learned *l = &g->learned[manifest->members[c->member].set];
+		uint32_t set = manifest->members[c->member].set;
+		struct learned *l = set == MANIFEST_NONE ? NULL : &g->learned[set];
 
 		c->learned =
 			c->row != ROW_NONE && learned_coefs(&g->view->rows.row[c->row], c->in.coef);
-		if (!c->learned)
+		if (!c->learned || !l)
 			continue;
 		for (unsigned k = 0; k < COEF_COUNT; k++)
 			l->sum[k] = (l->n == 0 ? 0 : l->sum[k]) + (double)c->in.coef[k];
@@ -258,13 +251,13 @@ fill_coefs(struct gather *g)
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct gather_candidate *c = &g->candidate[i];
 		uint32_t set = manifest->members[c->member].set;
-		const struct learned *l = &g->learned[set];
+		const struct learned *l = set == MANIFEST_NONE ? NULL : &g->learned[set];
 
 		if (c->learned)
 			continue;
-		if (l->n == 0)
-			prior_coefs(&manifest->sets[set], c->in.coef);
-		for (unsigned k = 0; k < COEF_COUNT && l->n > 0; k++)
+		if (!l || l->n == 0)
+			member_prior(manifest, &manifest->members[c->member], c->in.coef);
+		for (unsigned k = 0; k < COEF_COUNT && l && l->n > 0; k++)
 			c->in.coef[k] = (float)(l->sum[k] / l->n);
 	}
 }
@@ -285,11 +278,13 @@ fill_prefix(struct gather *g, struct gather_candidate *c, const struct row *row,
 	    mono_ns now)
 {
 	const struct manifest *manifest = g->view->manifest;
+	const struct manifest_member *member = &manifest->members[c->member];
 	size_t capacity = g->view->rows.capacity;
 
+	if (member->set == MANIFEST_NONE)
+		return;                 /* what a provider caches, it does not tell */
 	c->block_tokens = block_tokens_of(row);
-	c->chain = (uint8_t)chain_of(g, manifest->sets[manifest->members[c->member].set].model,
-				     c->block_tokens);
+	c->chain = (uint8_t)chain_of(g, member_model(manifest, member), c->block_tokens);
 	if (c->chain == GATHER_NO_CHAIN || !believed)
 		return;
 	const struct gather_chain *chain = &g->chain[c->chain];
@@ -328,8 +323,9 @@ static uint64_t
 slow_start_of(const struct gather *g, uint32_t member)
 {
 	const struct manifest *manifest = g->view->manifest;
+	const struct manifest_set *set = member_set(manifest, &manifest->members[member]);
 
-	return manifest->sets[manifest->members[member].set].slow_start_ns;
+	return set ? set->slow_start_ns : 0;
 }
 
 /* What a new worker's load counts more, beside those that are furthest in service. */
@@ -402,10 +398,14 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	};
 }
 
+/* A provider never says how many strangers it has, and its time to the first token is learned with
+ * them. */
 static bool
-is_blind(const struct gather_candidate *c)
+is_blind(const struct gather *g, const struct gather_candidate *c)
 {
-	return c->row == ROW_NONE || c->waiting == UINT32_MAX;
+	return c->row == ROW_NONE ||
+	       (c->waiting == UINT32_MAX &&
+		g->view->manifest->members[c->member].set != MANIFEST_NONE);
 }
 
 /* Of whom nothing fresh is known may have as many strangers as anybody else: silence is neither
@@ -418,7 +418,7 @@ fill_blind(struct gather *g)
 	for (uint32_t i = 0; i < g->n; i++) {
 		const struct predict_input *in = &g->candidate[i].in;
 
-		if (is_blind(&g->candidate[i]))
+		if (is_blind(g, &g->candidate[i]))
 			continue;
 		waiting = in->foreign_waiting > waiting ? in->foreign_waiting : waiting;
 		running = in->foreign_running > running ? in->foreign_running : running;
@@ -426,7 +426,7 @@ fill_blind(struct gather *g)
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct gather_candidate *c = &g->candidate[i];
 
-		if (c->row == ROW_NONE || !is_blind(c))
+		if (c->row == ROW_NONE || !is_blind(g, c))
 			continue;
 		c->in.foreign_waiting = waiting;
 		c->in.foreign_running = running;
@@ -438,7 +438,7 @@ bool
 gather_blind(const struct gather *g)
 {
 	for (uint32_t i = 0; i < g->n; i++)
-		if (g->choose[i].removed_by == REMOVAL_NONE && !is_blind(&g->candidate[i]))
+		if (g->choose[i].removed_by == REMOVAL_NONE && !is_blind(g, &g->candidate[i]))
 			return false;
 	return true;
 }

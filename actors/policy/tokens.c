@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
 #include "actors/policy/prompt.h"
 #include "shm/trust.h"
 
@@ -102,16 +103,17 @@ model_of(struct tokens *t, const struct manifest_model *model, uint8_t *ret_trus
 	*ret_why = NULL;
 	for (uint32_t i = 0; t->native && i < model->n_members; i++) {
 		uint32_t set = manifest->members[model->members[i]].set;
-		const char *name = manifest->sets[set].model, *why;
+		const char *why;
 		enum trust_state trust;
 
-		if (set == seen)
+		if (set == seen || set == MANIFEST_NONE)
 			continue;
 		seen = set;
 		why = native_why(t->native, set);
 		if (native_model(t->native, set)) {
 			trust = trust_model(&t->view->rows,
-					    native_trust(t->native, set, name));
+					    native_trust(t->native, set,
+							 manifest->sets[set].model));
 			*ret_trust = (uint8_t)trust;
 			if (trust != TRUST_MISMATCH)
 				return native_model(t->native, set);
@@ -185,9 +187,9 @@ tokenizer_model(const struct tokens *t, const struct manifest_model *model)
 
 	for (uint32_t i = 0; i < model->n_members; i++) {
 		const struct manifest_set *set =
-			&manifest->sets[manifest->members[model->members[i]].set];
+			member_set(manifest, &manifest->members[model->members[i]]);
 
-		if (set->tokenize)
+		if (set && set->tokenize)
 			return set->model;
 	}
 	return NULL;
@@ -205,11 +207,11 @@ tokenizer_of(const struct tokens *t, const struct manifest_model *model, const c
 	for (uint32_t i = 0; i < model->n_members; i++) {
 		uint32_t m = model->members[(start + i) % model->n_members];
 		const struct manifest_member *member = &manifest->members[m];
+		const struct manifest_set *set = member_set(manifest, member);
 		struct row_reading reading;
 		uint16_t row = t->view->row_of[m];
 
-		if (!manifest->sets[member->set].tokenize ||
-		    strcmp(manifest->sets[member->set].model, name) != 0 || row == ROW_NONE)
+		if (!set || !set->tokenize || strcmp(set->model, name) != 0 || row == ROW_NONE)
 			continue;
 		row_reading_read(&t->view->rows.row[row], &reading);
 		enum row_state state = row_state(&t->view->rows.row[row], &reading);

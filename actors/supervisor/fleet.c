@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "actors/common/decide/member.h"
+
 #define REUSE_NS 60000000000ull         /* a removed row's id rests that long */
 
 static unsigned
@@ -99,24 +101,77 @@ row_take(struct supervisor *s)
 	return ROW_NONE;
 }
 
+static void
+worker_text(const struct manifest_set *set, const struct manifest_member *member,
+	    struct row_text *text)
+{
+	bool v6 = strchr(member->url.host, ':') != NULL;
+
+	snprintf(text->member, sizeof text->member, "%s", member->name);
+	snprintf(text->url, sizeof text->url, v6 ? "%s://[%s]:%u" : "%s://%s:%u",
+		 member->https ? "https" : "http", member->url.host, member->url.port);
+	snprintf(text->source, sizeof text->source, "%s",
+		 manifest_source_name(member->found ? set->discovery.source
+						    : MANIFEST_SOURCE_NONE));
+}
+
+/* Its name tells its models apart, and may be cut: who it is, its uid and model say. */
+static void
+provider_text(const struct manifest_provider *provider,
+	      const struct manifest_member *member, struct row_text *text)
+{
+	char name[sizeof provider->name + sizeof provider->models->name];
+
+	snprintf(name, sizeof name, "%s/%s", provider->name,
+		 provider->models[member->provider_model].name);
+	memcpy(text->member, name, strnlen(name, sizeof text->member - 1));
+	snprintf(text->url, sizeof text->url, ROW_URL_UNIX "%s",
+		 provider->socket[0] ? provider->socket : MEMBER_PROVIDER_SOCKET);
+	snprintf(text->source, sizeof text->source, "%s",
+		 manifest_source_name(MANIFEST_SOURCE_NONE));
+}
+
+static void
+text_of(const struct manifest *manifest, const struct manifest_member *member,
+	struct row_text *ret)
+{
+	const struct manifest_set *set = member_set(manifest, member);
+
+	*ret = (struct row_text){0};
+	snprintf(ret->set, sizeof ret->set, "%s", member_group(manifest, member));
+	snprintf(ret->model, sizeof ret->model, "%s", member_model(manifest, member));
+	if (set)
+		worker_text(set, member, ret);
+	else
+		provider_text(member_provider(manifest, member), member, ret);
+}
+
+/* Of an engine: 0, where what it has is not ours to know. */
+static uint32_t
+block_tokens_of(const struct manifest *manifest, const struct manifest_member *member)
+{
+	const struct manifest_set *set = member_set(manifest, member);
+
+	return set ? set->block_tokens : 0;
+}
+
+static uint32_t
+ranks_of(const struct manifest *manifest, const struct manifest_member *member)
+{
+	const struct manifest_set *set = member_set(manifest, member);
+
+	return set ? set->ranks : 1;
+}
+
 /* What the configuration says of a row besides its identity. */
 static void
 row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
 	 const struct manifest_member *member)
 {
-	const struct manifest_set *set = &manifest->sets[member->set];
 	struct row *row = &s->rows.row[id];
-	struct row_text text = {0};
-	bool v6 = strchr(member->url.host, ':') != NULL;
+	struct row_text text;
 
-	snprintf(text.set, sizeof text.set, "%s", set->name);
-	snprintf(text.member, sizeof text.member, "%s", member->name);
-	snprintf(text.url, sizeof text.url, v6 ? "%s://[%s]:%u" : "%s://%s:%u",
-		 member->https ? "https" : "http", member->url.host, member->url.port);
-	snprintf(text.model, sizeof text.model, "%s", set->model);
-	snprintf(text.source, sizeof text.source, "%s",
-		 manifest_source_name(member->found ? set->discovery.source
-						    : MANIFEST_SOURCE_NONE));
+	text_of(manifest, member, &text);
 	rows_text_write(&s->rows, id, &text);           /* its fence is for the identity, too */
 	if (row->uid != member->uid)
 		atomic_store_explicit(
@@ -124,10 +179,10 @@ row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
 			atomic_load_explicit(&row->row_gen, memory_order_relaxed) + 1,
 			memory_order_relaxed);
 	row->uid = member->uid;
-	row->kind = ROW_WORKER;
+	row->kind = member_set(manifest, member) ? ROW_WORKER : ROW_PROVIDER;
 	row->rank = member->rank;
-	row->block_tokens = set->block_tokens;
-	row->ranks = set->ranks;
+	row->block_tokens = block_tokens_of(manifest, member);
+	row->ranks = ranks_of(manifest, member);
 }
 
 static int
@@ -192,16 +247,22 @@ fleet_commit(struct supervisor *s, const struct manifest *manifest)
 			}
 			continue;
 		}
-		const struct manifest_set *set = &manifest->sets[member->set];
-		if (strncmp(s->rows.text[i].model, set->model, ROW_URL_MAX) != 0) {
-			/* The same address serves another model: nothing known of it holds. */
+		uint32_t block_tokens = block_tokens_of(manifest, member);
+		uint32_t ranks = ranks_of(manifest, member);
+		struct row_text text;
+
+		text_of(manifest, member, &text);
+		if (strncmp(s->rows.text[i].model, text.model, ROW_URL_MAX) != 0 ||
+		    strncmp(s->rows.text[i].url, text.url, ROW_URL_MAX) != 0) {
+			/* The same address serves another model, or a provider has another socket:
+			 * nothing known of it holds. */
 			intent_set(s, i, INTENT_REMOVE);
 			row_add(s, manifest, member);
 			any = true;
-		} else if (row->block_tokens != set->block_tokens || row->ranks != set->ranks ||
+		} else if (row->block_tokens != block_tokens || row->ranks != ranks ||
 			   was == INTENT_DRAIN) {
-			row->block_tokens = set->block_tokens;
-			row->ranks = set->ranks;
+			row->block_tokens = block_tokens;
+			row->ranks = ranks;
 			intent_set(s, i, INTENT_SERVE);
 			any = true;
 		}

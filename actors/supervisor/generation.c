@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "actors/common/background.h"
+#include "actors/common/decide/member.h"
 
 #define MS 1000000ull
 #define POLICY_DRAIN_NS (9000 * MS)     /* reload.c kills after 10 s */
@@ -533,7 +534,7 @@ member_lines(const struct manifest *from, const struct manifest *to, const char 
 	for (uint32_t i = 0; i < from->n_members && n < cap; i++)
 		if (!has_member(to, from->members[i].uid))
 			n += (size_t)snprintf(buf + n, cap - n, "%s member %s/%s rank %u\n", sign,
-					      from->sets[from->members[i].set].name,
+					      member_group(from, &from->members[i]),
 					      from->members[i].name, from->members[i].rank);
 	return n < cap ? n : cap;
 }

@@ -24,6 +24,7 @@
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "actors/common/decide/member.h"
 #include "actors/common/rights.h"
 
 /* A predecessor's children that do not end by then are killed. */
@@ -178,7 +179,8 @@ remove_sockets_in(int fd)
 	while ((e = readdir(dir)) != NULL) {
 		size_t n = strlen(e->d_name);
 
-		if (n > 5 && strcmp(e->d_name + n - 5, ".sock") == 0)
+		if (n > 5 && strcmp(e->d_name + n - 5, ".sock") == 0 &&
+		    strcmp(e->d_name, MEMBER_PROVIDER_SOCKET) != 0)     /* nobody here binds it */
 			unlinkat(dirfd(dir), e->d_name, 0);
 	}
 	closedir(dir);

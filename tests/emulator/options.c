@@ -56,7 +56,8 @@ static const struct flag_row rows[] = {
 	ROW("tokenize-delay", BOOL, tokenize_delay, "1", LIVE,
 	    "/tokenize takes o-fix + o-tok per token, as requests do"),
 
-	ROW("profile", STR, profile, "l40s-27b-fp8", FIXED, "constants: l40s-27b-fp8 | zero | remote"),
+	ROW("profile", STR, profile, "l40s-27b-fp8", FIXED,
+	    "constants: l40s-27b-fp8 | zero | remote"),
 	ROW("t-o", REAL, t_o, "-", LIVE, "launch time of a step"),
 	ROW("t-w", REAL, t_w, "-", LIVE, "weight read of a step"),
 	ROW("a", REAL, a, "-", LIVE, "compute per token"),

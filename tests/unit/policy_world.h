@@ -70,7 +70,7 @@ set_coefs(struct world *w, uint16_t row, float base_s, float prefill_s)
 	row_predictor_write(&w->rows.row[row], &p);
 }
 
-/* The segments, as their owners have them. */
+/* The segments, as their owners have them.  minimize: or whole documents. */
 static inline void
 make_segments(struct world *w, const char *minimize)
 {
@@ -78,23 +78,26 @@ make_segments(struct world *w, const char *minimize)
 	char text[4096];
 
 	memset(w, 0, sizeof *w);
-	snprintf(text, sizeof text, "%s%s\n", yaml_head, minimize);
+	snprintf(text, sizeof text, "%s%s\n",
+		 strncmp(minimize, "apiVersion:", 11) == 0 ? "" : yaml_head, minimize);
 	int r = manifest_load_text("test", text, strlen(text), &w->manifest, &errs);
 	if (r < 0)
 		yaml_errors_print(&errs, stderr);
 	cr_assert_eq(r, 0);
 	cr_assert_eq(rows_create(&w->rows, 16), 0);
-	for (uint32_t m = 0; m < WORKERS; m++) {
+	for (uint32_t m = 0; m < w->manifest->n_members; m++) {
+		bool worker = w->manifest->members[m].set != MANIFEST_NONE;
 		uint16_t row = (uint16_t)(m + 2);               /* rows are not members */
 
 		w->rows.row[row].uid = w->manifest->members[m].uid;
 		atomic_store(&w->rows.row[row].row_gen, 1);
-		w->rows.row[row].kind = ROW_WORKER;
+		w->rows.row[row].kind = worker ? ROW_WORKER : ROW_PROVIDER;
 		w->rows.row[row].ranks = 1;
-		w->rows.row[row].block_tokens = BLOCK;
+		w->rows.row[row].block_tokens = worker ? BLOCK : 0;
 		atomic_store(&w->rows.row[row].intent, INTENT_SERVE);
 		set_health(w, row, HEALTH_UP);
-		set_coefs(w, row, 0.01f, 0.001f);
+		if (worker)
+			set_coefs(w, row, 0.01f, 0.001f);
 	}
 	atomic_store(&w->rows.head->count, 8);
 	atomic_fetch_add(&w->rows.head->version, 1);

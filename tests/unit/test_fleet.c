@@ -94,6 +94,78 @@ Test(fleet, new_members_serve_and_known_ones_keep_their_row, .fini = drop)
 		     "nothing changed, yet all were told");
 }
 
+/* One worker, and a provider with these models. */
+static struct manifest *
+with_provider(const char *models, const char *more)
+{
+	char text[4096];
+	struct yaml_errors errs = {0};
+	struct manifest *m = NULL;
+
+	snprintf(text, sizeof text,
+		 "apiVersion: pointsman.io/v1alpha1\nkind: GatewayBackend\nmetadata: {name: g}\n"
+		 "spec: {listen: ['127.0.0.1:8080'], models: [{name: m, policy: p}]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferenceProvider\n"
+		 "metadata: {name: cloud}\nspec: {type: openai, models: [%s]%s}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\n"
+		 "metadata: {name: s}\nspec: {engine: vllm, model: m, members: [" A "]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePool\nmetadata: {name: o}\n"
+		 "spec: {workerSets: [s]}\n---\n"
+		 "apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
+		 "spec: {candidates: [{pool: o}]}\n", models, more);
+	if (manifest_load_text("test.yaml", text, strlen(text), &m, &errs) < 0)
+		yaml_errors_print(&errs, stderr);
+	cr_assert_not_null(m);
+	made[n_made++] = m;
+	return m;
+}
+
+Test(fleet, provider_has_a_row_for_each_model_that_says_where_it_is_spoken_to, .fini = drop)
+{
+	struct manifest *m = with_provider("{name: big, upstream: v.big}, {name: small}", "");
+
+	open_rows(8);
+	cr_assert_eq(fleet_add(&S, m), 0);
+	cr_assert_eq(rows_count(&S.rows), 3);
+	for (uint32_t i = 1; i < 3; i++) {
+		uint16_t id = rows_find(&S.rows, m->members[i].uid);
+
+		cr_assert_eq(S.rows.row[id].kind, ROW_PROVIDER);
+		cr_assert_eq(S.rows.row[id].block_tokens, 0);
+		cr_assert_eq(S.rows.row[id].ranks, 1);
+		cr_assert_str_eq(S.rows.text[id].set, "cloud");
+		cr_assert_str_eq(S.rows.text[id].url, "unix:provider.sock");
+		cr_assert_str_eq(S.rows.text[id].member, i == 1 ? "cloud/big" : "cloud/small");
+		cr_assert_str_eq(S.rows.text[id].model, i == 1 ? "v.big" : "small");
+	}
+	cr_assert_eq(S.rows.row[row_of(m, "a")].kind, ROW_WORKER);
+}
+
+Test(fleet, provider_that_moves_or_sells_another_model_by_that_name_begins_anew, .fini = drop)
+{
+	struct manifest *one = with_provider("{name: big}", ""),
+			*other = with_provider("{name: big, upstream: v.big}", ""),
+			*moved = with_provider("{name: big, upstream: v.big}",
+					       ", socket: /run/p.sock");
+	uint16_t id;
+
+	open_rows(8);
+	fleet_add(&S, one);
+	id = rows_find(&S.rows, one->members[1].uid);
+	fleet_add(&S, other);
+	fleet_commit(&S, other);
+	cr_assert_eq(rows_find(&S.rows, other->members[1].uid), id);
+	cr_assert_eq(atomic_load(&S.rows.row[id].row_gen), 2);
+	cr_assert_str_eq(S.rows.text[id].model, "v.big");
+	fleet_add(&S, moved);
+	fleet_commit(&S, moved);
+	cr_assert_eq(atomic_load(&S.rows.row[id].row_gen), 3);
+	cr_assert_str_eq(S.rows.text[id].url, "unix:/run/p.sock");
+	fleet_commit(&S, moved);
+	cr_assert_eq(atomic_load(&S.rows.row[id].row_gen), 3, "nothing changed");
+	cr_assert_eq(intent_of(id), INTENT_SERVE);
+}
+
 Test(fleet, removed_member_drains_until_no_request_is_charged_to_it, .fini = drop)
 {
 	struct manifest *two = manifest_of("m", A ", " B), *one = manifest_of("m", A);

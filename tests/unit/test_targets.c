@@ -373,3 +373,53 @@ Test(targets, one_that_never_says_its_start_is_no_less_known_for_having_been_awa
 	cr_assert(row_reading_same_life(&r));
 	end(&w);
 }
+
+#define CLOUD(models)                                                                              \
+	"apiVersion: pointsman.io/v1alpha1\nkind: InferenceProvider\nmetadata: {name: cloud}\n"    \
+	"spec: {type: openai, models: [" models "]}\n---\n"
+
+/* The rows of a provider, as the supervisor has them. */
+static void
+provider_rows(struct world *w)
+{
+	for (uint32_t i = 0; i < w->m->n_members; i++) {
+		struct row_text text = {.set = "cloud", .url = "unix:p.sock"};
+
+		if (w->m->members[i].set != MANIFEST_NONE)
+			continue;
+		w->rows.row[i].intent = INTENT_NONE;
+		rows_text_write(&w->rows, (uint16_t)i, &text);
+		w->rows.row[i].kind = ROW_PROVIDER;
+		w->rows.row[i].intent = INTENT_SERVE;
+	}
+	cr_assert_eq(targets_set(w->targets, w->m, NULL), 0);
+}
+
+Test(targets, a_provider_is_one_target_whose_health_is_that_of_all_its_models)
+{
+	struct world w;
+	struct row_reading r;
+
+	begin(&w, CLOUD("{name: a}, {name: b}") CONFIG("engine: vllm"));
+	provider_rows(&w);
+	for (unsigned i = 0; i < 4; i++) {
+		struct probe *p = probe_new(3, PROBE_HEALTH, MANIFEST_ENGINE_VLLM);
+
+		/* 200, then three times 503; the third target: begin() knew no socket yet */
+		p->result = i == 0 ? PROBE_OK : PROBE_STATUS;
+		p->fetch.status = i == 0 ? 200 : 503;
+		p->fetch.ended_ns = w.now += S_NS;
+		targets_result(w.targets, p);
+		for (unsigned row = 1; row < 3; row++) {
+			row_reading_read(&w.rows.row[row], &r);
+			cr_assert_eq(r.health, i == 0 ? HEALTH_UP :
+				     i < 3 ? HEALTH_SUSPECT : HEALTH_DOWN);
+			cr_assert_eq(r.health_why, i == 0 ? WHY_OK : WHY_UNAVAILABLE);
+			cr_assert_eq(r.known, 0, "it has no page");
+			cr_assert_eq(r.metrics_why, WHY_NOT_ASKED);
+		}
+	}
+	row_reading_read(&w.rows.row[0], &r);
+	cr_assert_eq(r.health, HEALTH_UNKNOWN, "the worker's is its own");
+	end(&w);
+}
