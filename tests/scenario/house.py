@@ -173,7 +173,8 @@ class House(contextlib.AbstractContextManager):
     """Workers and one Pointsman before them."""
 
     def __init__(self, folder=None, ingresses=1, io="auto", minimize="PredictedTTFT", model="emu-8b",
-                 gateway="", workerset="", policy="", level=None, open_files=None):
+                 gateway="", workerset="", policy="", candidates="[{pool: all}]", documents="", level=None,
+                 open_files=None):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="pointsman-"))
         self.own_folder = folder is None
         # A tmpfs, as /run is where it counts; sockets' paths are short there too.
@@ -182,6 +183,7 @@ class House(contextlib.AbstractContextManager):
         self.config = self.folder / "pointsman.yaml"
         self.ingresses, self.io, self.minimize, self.model = ingresses, io, minimize, model
         self.gateway, self.workerset, self.policy, self.level = gateway, workerset, policy, level
+        self.candidates, self.documents = candidates, documents         # of the policy; behind all others
         self.open_files = open_files
         self.port, self.admin = free_port(), free_port()
         self.listen = [f"127.0.0.1:{self.port}"]
@@ -229,9 +231,10 @@ kind: InferencePolicy
 metadata: {{name: standard}}
 spec:
   match: {{models: [{self.model}, small]}}
-  candidates: [{{pool: all}}]
+  candidates: {self.candidates}
   minimize: {self.minimize}
 {self.policy}
+{self.documents}
 """)
 
     def start(self, wait=True):
