@@ -67,6 +67,15 @@ yaml_errors_add(struct yaml_errors *errs, const char *file, unsigned line, unsig
 	errs->list[errs->n++] = e;
 }
 
+void
+yaml_errors_append(struct yaml_errors *errs, const struct yaml_errors *more)
+{
+	for (size_t i = 0; i < more->n; i++)
+		yaml_errors_add(errs, more->list[i].file, more->list[i].line,
+				more->list[i].column, "%s", more->list[i].text);
+	errs->dropped += more->dropped;
+}
+
 bool
 yaml_errors_any(const struct yaml_errors *errs)
 {
@@ -465,6 +474,8 @@ yaml_parse(const char *file, const void *bytes, size_t len, struct yaml_docs **r
 		text += 3;
 		len -= 3;
 	}
+	l.docs->source = text;
+	l.docs->source_len = len;
 	r = -EINVAL;
 	if (!bytes_ok(&l, text, len))
 		goto out;

@@ -38,6 +38,8 @@ struct yaml_errors {
 void yaml_errors_add(struct yaml_errors *, const char *file, unsigned line, unsigned column,
 		     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 	/* Never fails: without memory the complaint is counted in dropped. */
+void yaml_errors_append(struct yaml_errors *, const struct yaml_errors *more);
+	/* Copies of all of more's. */
 bool yaml_errors_any(const struct yaml_errors *);
 void yaml_errors_print(const struct yaml_errors *, FILE *);
 	/* One line each: file:line:column: text */
@@ -70,6 +72,8 @@ struct yaml_docs {
 	struct yaml_node **roots; /* one for each document that holds something */
 	size_t n;
 	const char *file; /* as given */
+	const char *source; /* borrowed: the text as given; for yaml_place() only */
+	size_t source_len;
 	void *arena;	  /* private */
 };
 
@@ -81,6 +85,11 @@ int yaml_parse(const char *file, const void *text, size_t len, struct yaml_docs 
 void yaml_docs_free(struct yaml_docs **docsp);
 	/* NULL inside is fine; nulls it. */
 
+void yaml_place(const struct yaml_docs *, const struct yaml_node *scalar, size_t offset,
+		unsigned *ret_line, unsigned *ret_column);
+	/* Where that byte of the scalar's text stands in the file, through quotes, escapes and
+	 * folded lines; a blank's place is that of what follows it.  The text that was parsed must
+	 * still be there.  Cost: the file's bytes up to there. */
 struct yaml_node *yaml_map_get(const struct yaml_node *map, const char *key);
 	/* The value of key, or NULL (also when map is NULL or no map). */
 
@@ -100,5 +109,5 @@ int yaml_get_size_bytes(const struct yaml_node *, uint64_t *ret_bytes, const cha
 	/* Digits and a unit: B KiB MiB GiB ("256KiB"). */
 
 const char *yaml_nearest(const char *word, const char *const *names, size_t n_names);
-	/* The name at an edit distance of at most 2 (and less than half the word), or equal but for
-	 * case; NULL if none is near. */
+	/* The name at an edit distance of at most 2 (and less than half the longer), or equal but
+	 * for case; NULL if none is near. */

@@ -262,7 +262,7 @@ yaml_nearest(const char *word, const char *const *names, size_t n_names)
 		if (strcasecmp(word, names[i]) == 0)
 			return names[i];
 		d = distance(word, len, names[i], n);
-		if (d < best_distance && 2 * d < len) {
+		if (d < best_distance && 2 * d < (n > len ? n : len)) {
 			best = names[i];
 			best_distance = d;
 		}

@@ -77,8 +77,10 @@ command_check(const struct options *o)
 	if (r == 0)
 		r = secrets_read(m, &files, &errs, &warnings);
 	secrets_files_free(&files);
-	if (r == 0)
+	if (r == 0) {
+		yaml_errors_append(&warnings, &m->warnings);
 		check_models(m, &warnings);
+	}
 	code = r < 0;
 	if (o->json) {
 		print_found(r < 0 ? NULL : m, &errs, &warnings);

@@ -15,6 +15,7 @@ type_name(const struct manifest_field *f)
 		[MANIFEST_T_SIZE] = "size",	    [MANIFEST_T_CHOICE] = "one of",
 		[MANIFEST_T_ADDR] = "address",	    [MANIFEST_T_PATH] = "path",
 		[MANIFEST_T_LIST] = "list",	    [MANIFEST_T_MAP] = "map",
+		[MANIFEST_T_ANY] = "any",
 		[MANIFEST_T_STRING] = "string",	    [MANIFEST_T_HEADER] = "header name",
 		[MANIFEST_T_SHARE] = "0 to 1",	    [MANIFEST_T_MONEY] = "money",
 		[MANIFEST_T_EXPRESSION] = "expression",

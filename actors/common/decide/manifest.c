@@ -200,9 +200,10 @@ doc_kind(const char *name, enum manifest_kind *ret_kind)
 
 /* One document's envelope; what is right goes into the list. */
 static void
-doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *root)
+doc_take(struct manifest_loader *l, const struct yaml_docs *from, const struct yaml_node *root)
 {
-	struct manifest_doc doc = {.file = file}, *bigger;
+	struct manifest_doc doc = {.file = from->file, .from = from}, *bigger;
+	const char *file = from->file;
 
 	if (!manifest_fields_load(l, file, "*", "", root, NULL) ||
 	    !doc_kind(yaml_map_get(root, "kind")->text, &doc.kind)) {
@@ -212,6 +213,7 @@ doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *ro
 	doc.name_node = yaml_map_get(yaml_map_get(root, "metadata"), "name");
 	doc.name = doc.name_node->text;
 	doc.spec = yaml_map_get(root, "spec");
+	doc.labels = yaml_map_get(yaml_map_get(root, "metadata"), "labels");
 	for (uint32_t i = 0; i < l->n_docs; i++) {
 		const struct manifest_doc *other = &l->docs[i];
 
@@ -243,6 +245,21 @@ doc_take(struct manifest_loader *l, const char *file, const struct yaml_node *ro
 	l->docs[l->n_docs++] = doc;
 }
 
+/* What `kubectl get -o yaml` prints of several: {apiVersion: v1, kind: List, items: [...]}. */
+static void
+root_take(struct manifest_loader *l, const struct yaml_docs *from, const struct yaml_node *root)
+{
+	const struct yaml_node *kind = yaml_map_get(root, "kind");
+	const struct yaml_node *items = manifest_list(root, "items");
+
+	if (!kind || kind->kind != YAML_KIND_SCALAR || strcmp(kind->text, "List") != 0 || !items) {
+		doc_take(l, from, root);
+		return;
+	}
+	for (const struct yaml_node *item = items->child; item && !l->oom; item = item->next)
+		doc_take(l, from, item);
+}
+
 static void
 text_take(struct manifest_loader *l, const char *file, const void *text, size_t len)
 {
@@ -267,7 +284,7 @@ text_take(struct manifest_loader *l, const char *file, const void *text, size_t 
 		yaml_errors_add(l->errs, file, 0, 0, "holds no document");
 	}
 	for (size_t i = 0; i < docs->n && !l->oom; i++)
-		doc_take(l, docs->file, docs->roots[i]);
+		root_take(l, docs, docs->roots[i]);
 }
 
 /* Walk the frames; false: not a snapshot. */
@@ -367,6 +384,10 @@ manifest_snapshot_load(uint8_t *bytes, size_t len, const struct manifest_amendme
 		manifest_docs_load(&l);
 	if (!l.oom)
 		manifest_resolve(&l);
+	if (!l.oom && !l.partial)
+		manifest_expressions_compile(&l);
+	if (!l.oom && !l.bad)
+		manifest_lint(&l);
 	if (!l.oom && !l.bad) {
 		bool gateway = false;
 

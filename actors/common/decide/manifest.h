@@ -266,6 +266,7 @@ struct manifest {
 	size_t base_len; /* of it, without what was found */
 	uint32_t revision; /* of what was found; 0: nothing was looked for */
 	uint64_t hash;
+	struct yaml_errors warnings; /* what is right and hardly meant */
 };
 
 int manifest_load_paths(char *const *paths, size_t n_paths, struct manifest **ret_manifest,
@@ -361,6 +362,7 @@ enum manifest_type {
 	MANIFEST_T_OBJECTIVE,  /* a choice, or an expression, which is taken elsewhere */
 	MANIFEST_T_LIST,
 	MANIFEST_T_MAP,
+	MANIFEST_T_ANY,	     /* whatever it is: not read */
 	MANIFEST_T_LATER,    /* known, not supported yet: refused with that message */
 };
 

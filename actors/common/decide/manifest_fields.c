@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define K8S "as Kubernetes writes it; not read"
+
 static const struct manifest_field every_fields[] = {
 	CHOICE("", "apiVersion", NEEDED, NOWHERE, 0, "pointsman.io/v1alpha1", NULL, RELOAD,
 	       "the shape this page describes"),
@@ -17,7 +19,20 @@ static const struct manifest_field every_fields[] = {
 	      "InferenceProviders are `candidate.labels` of expressions"),
 	PLAIN("metadata", "annotations", MAP, OPTIONAL, RELOAD,
 	      "for your own tools; not read"),
+	PLAIN("metadata", "namespace", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "uid", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "resourceVersion", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "generation", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "creationTimestamp", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "deletionTimestamp", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "deletionGracePeriodSeconds", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "generateName", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "selfLink", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "finalizers", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "ownerReferences", ANY, OPTIONAL, RELOAD, K8S),
+	PLAIN("metadata", "managedFields", ANY, OPTIONAL, RELOAD, K8S),
 	PLAIN("", "spec", MAP, NEEDED, RELOAD, "the fields below, by kind"),
+	PLAIN("", "status", ANY, OPTIONAL, RELOAD, K8S),
 };
 
 const char *const manifest_kinds[] = {

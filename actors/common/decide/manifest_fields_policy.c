@@ -4,7 +4,6 @@
 #define POL(m) MANIFEST_AT(manifest_policy, m)
 
 #define RULE(m) MANIFEST_AT(manifest_rule, m)
-#define CAND(m) MANIFEST_AT(manifest_candidate, m)
 #define TEN(m)	MANIFEST_AT(manifest_tenant, m)
 #define OWN(m)	MANIFEST_AT(manifest_tenant, limits.m)
 #define TAG(m)	MANIFEST_AT(manifest_tag, m)
@@ -26,7 +25,7 @@ static const struct manifest_field policy_fields[] = {
 	PLAIN("spec.candidates[]", "model", TEXT, OPTIONAL, RELOAD,
 	      "with `provider`: the name of one of its models; absent: the one that is called as "
 	      "the client's model is, or as one that that is an alias of"),
-	VALUE("spec.candidates[]", "weight", COUNT, OPTIONAL, 0, 1000000, CAND(weight), RELOAD,
+	VALUE("spec.candidates[]", "weight", COUNT, OPTIONAL, 0, 1000000, NOWHERE, RELOAD,
 	      "of a split: requests go to the entries by their weights, to another only where "
 	      "rules or failures leave none of the entry drawn; all entries have one, or none"),
 	CHOICE("spec", "split", OR("Request"), POL(split), MANIFEST_SPLIT_REQUEST,

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "actors/common/decide/expression.h"
+
 static void
 model_free(struct manifest_model *model)
 {
@@ -18,6 +20,7 @@ model_free(struct manifest_model *model)
 static void
 expression_end(struct manifest_expression *e)
 {
+	expression_free(&e->program);
 	free(e->text);
 }
 
@@ -67,13 +70,16 @@ manifest_free(struct manifest **mp)
 		free(m->sets[i].tokenizer.kwargs);
 		free(m->sets[i].tokenizer.file);
 		free(m->sets[i].adapters);
+		manifest_labels_free(m->sets[i].labels, m->sets[i].n_labels);
 	}
 	for (uint32_t i = 0; i < m->n_pools && m->pools; i++)
 		free(m->pools[i].sets);
 	for (uint32_t i = 0; i < m->n_policies && m->policies; i++)
 		policy_free(&m->policies[i]);
-	for (uint32_t i = 0; i < m->n_providers && m->providers; i++)
+	for (uint32_t i = 0; i < m->n_providers && m->providers; i++) {
 		free(m->providers[i].models);
+		manifest_labels_free(m->providers[i].labels, m->providers[i].n_labels);
+	}
 	for (uint32_t i = 0; i < m->n_tenants && m->tenants; i++)
 		free(m->tenants[i].keys);
 	for (uint32_t i = 0; i < m->n_tags && m->tags; i++)
@@ -90,5 +96,6 @@ manifest_free(struct manifest **mp)
 	free(m->tenants);
 	free(m->tags);
 	free(m->snapshot);
+	yaml_errors_free(&m->warnings);
 	free(m);
 }

@@ -413,6 +413,7 @@ set_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	engine_load(l, doc, set);
 	manifest_tokenizer_load(l, doc);
 	manifest_adapters_load(l, doc);
+	manifest_labels_load(l, doc, &set->labels, &set->n_labels);
 	set->first_member = l->m->n_members;
 	list = manifest_list(doc->spec, "members");
 	for (const struct yaml_node *item = list ? list->child : NULL; item; item = item->next)

@@ -184,6 +184,71 @@ route_rows(struct entry *e, struct manifest_route *route)
 	return some;
 }
 
+/* The entry of the gateway's list that has this name and is an alias of one other name, or NULL. */
+static const struct yaml_node *
+alias_named(const struct yaml_node *list, const char *name)
+{
+	for (const struct yaml_node *item = list->child; item; item = item->next) {
+		const struct yaml_node *alias = yaml_map_get(item, "aliasOf");
+
+		if (strcmp(yaml_map_get(item, "name")->text, name) == 0)
+			return alias && alias->kind == YAML_KIND_SCALAR ? item : NULL;
+	}
+	return NULL;
+}
+
+/* An alias of another alias serves nothing: only what workers say is followed.  Of names that go
+ * round, the first tells.  False: it is not that. */
+static bool
+complain_alias(const struct entry *e, const struct yaml_node *at)
+{
+	struct manifest_loader *l = e->l;
+	const struct yaml_node *alias = at;
+	bool first = true;
+	const struct yaml_node *list = yaml_map_get(e->gw->spec, "models");
+	const struct yaml_node *next = alias_named(list, alias->text);
+	char chain[4 * (MANIFEST_MODEL_MAX + 4)];
+	size_t used = (size_t)snprintf(chain, sizeof(chain), "%s", e->model->name);
+
+	if (!next)
+		return false;
+	for (size_t n = 0; next && n < list->n_children; n++) {
+		const char *name = yaml_map_get(next, "name")->text;
+
+		if (used < sizeof(chain))
+			used += (size_t)snprintf(chain + used, sizeof(chain) - used, " > %s", name);
+		if (strcmp(name, e->model->name) == 0) {
+			if (first)
+				MANIFEST_COMPLAIN(l, e->gw->file, at, "aliases go round: %s",
+						  chain);
+			return true;
+		}
+		first = first && next->line >= e->item->line;
+		alias = yaml_map_get(next, "aliasOf");
+		next = alias_named(list, alias->text);
+	}
+	MANIFEST_COMPLAIN(l, e->gw->file, at,
+			  "\"%.60s\" is an alias itself: say what its workers call it, \"%.60s\"",
+			  at->text, alias->text);
+	return true;
+}
+
+static size_t
+provider_names(const struct manifest_provider *provider, const char **names, size_t n)
+{
+	for (uint32_t i = 0; i < provider->n_models && n < MANIFEST_SUGGEST_MAX; i++)
+		names[n++] = provider->models[i].name;
+	return n;
+}
+
+static size_t
+pool_names(const struct manifest *m, const struct manifest_pool *pool, const char **names, size_t n)
+{
+	for (uint32_t s = 0; s < pool->n_sets && n < MANIFEST_SUGGEST_MAX; s++)
+		names[n++] = m->sets[pool->sets[s]].model;
+	return n;
+}
+
 static void
 complain_nobody(const struct entry *e, const struct manifest_policy *policy)
 {
@@ -196,18 +261,15 @@ complain_nobody(const struct entry *e, const struct manifest_policy *policy)
 	const char *names[MANIFEST_SUGGEST_MAX], *near;
 	size_t n = 0;
 
+	if (alias && alias->kind == YAML_KIND_SCALAR && complain_alias(e, alias))
+		return;
 	for (uint32_t c = 0; c < policy->n_candidates; c++) {
 		const struct manifest_candidate *is = &policy->candidates[c];
-		const struct manifest_provider *provider = &l->m->providers[is->provider];
-		const struct manifest_pool *pool = &l->m->pools[is->pool];
 
 		if (is->pool == MANIFEST_NONE)
-			for (uint32_t i = 0; i < provider->n_models && n < MANIFEST_SUGGEST_MAX;
-			     i++)
-				names[n++] = provider->models[i].name;
+			n = provider_names(&l->m->providers[is->provider], names, n);
 		else
-			for (uint32_t s = 0; s < pool->n_sets && n < MANIFEST_SUGGEST_MAX; s++)
-				names[n++] = l->m->sets[pool->sets[s]].model;
+			n = pool_names(l->m, &l->m->pools[is->pool], names, n);
 	}
 	near = yaml_nearest(at->text, names, n);
 	MANIFEST_COMPLAIN(l, e->gw->file, at,

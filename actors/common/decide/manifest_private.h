@@ -21,11 +21,13 @@ enum manifest_kind {
 /* One document: where it stands and where its values go. */
 struct manifest_doc {
 	const char *file; /* borrowed from the tree */
+	const struct yaml_docs *from; /* the tree */
 	enum manifest_kind kind;
 	uint32_t index; /* in its kind's array */
 	const char *name;
 	const struct yaml_node *name_node;
 	const struct yaml_node *spec;
+	const struct yaml_node *labels; /* of metadata; NULL: none */
 };
 
 struct manifest_bytes { /* grows */
@@ -72,6 +74,8 @@ struct manifest_loader {
 	bool oom;
 };
 
+#define MANIFEST_WARN(l, file, node, ...)                                                          \
+	yaml_errors_add(&(l)->m->warnings, file, (node)->line, (node)->column, __VA_ARGS__)
 #define MANIFEST_COMPLAIN(l, file, node, ...)                                                      \
 	do {                                                                                       \
 		(l)->bad = true;                                                                   \
@@ -150,6 +154,19 @@ void manifest_provider_rows(struct manifest_loader *, const struct manifest_doc 
 	/* A row for each of its models, behind those of all sets. */
 void manifest_tenant_resolve(struct manifest_loader *, const struct manifest_doc *);
 void manifest_tag_resolve(struct manifest_loader *, const struct manifest_doc *);
+
+void manifest_labels_load(struct manifest_loader *, const struct manifest_doc *,
+			  struct facts_label **labelsp, uint32_t *ret_n);
+	/* metadata.labels. */
+void manifest_labels_free(struct facts_label *, uint32_t n);
+
+/* manifest_expressions.c */
+void manifest_expressions_compile(struct manifest_loader *);
+	/* All of all policies and tags, once their names are known. */
+
+/* manifest_lint.c */
+void manifest_lint(struct manifest_loader *);
+	/* Of documents without a mistake: what nobody can have meant, as warnings. */
 
 /* manifest_resolve.c */
 #define MANIFEST_SUGGEST_MAX 256 /* names looked through for a suggestion */

@@ -93,6 +93,7 @@ manifest_provider_load(struct manifest_loader *l, const struct manifest_doc *doc
 	if (list)
 		models_load(l, doc, list, provider);
 	type_check(l, doc, provider);
+	manifest_labels_load(l, doc, &provider->labels, &provider->n_labels);
 	if (path && provider->socket[0]) {
 		why = manifest_socket_parse(provider->socket, fits);
 		if (why)

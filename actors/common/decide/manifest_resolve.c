@@ -284,6 +284,11 @@ manifest_resolve(struct manifest_loader *l)
 	if (!gw || !whole || l->oom)
 		return;
 	default_tenant_resolve(l, gw);
+	if (l->m->gateway.authentication == MANIFEST_AUTHENTICATION_REQUIRED &&
+	    l->m->n_tenants == 0)
+		MANIFEST_COMPLAIN(l, gw->file, yaml_map_get(gw->spec, "authentication"),
+				  "spec.authentication: required lets nobody in: there is no "
+				  "InferenceTenant");
 	for (uint32_t i = 0; i < l->n_docs; i++)
 		if (l->docs[i].kind == KIND_POLICY)
 			manifest_match_resolve(l, &l->docs[i], gw);

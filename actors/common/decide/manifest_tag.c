@@ -1,8 +1,38 @@
 /* manifest_tag.c -- RequestTag: its sources, each by itself. */
 #include "actors/common/decide/manifest_private.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Does it compile as the tagger will compile it? */
+static void
+regex_check(struct manifest_loader *l, const struct manifest_doc *doc,
+	    const struct yaml_node *node)
+{
+	struct yaml_node at = {.line = node->line, .column = node->column};
+	PCRE2_UCHAR why[160];
+	PCRE2_SIZE offset = 0;
+	int error = 0;
+	pcre2_code *code = pcre2_compile((PCRE2_SPTR)node->text, node->len,
+					 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
+					 &offset, NULL);
+
+	if (code) {
+		pcre2_code_free(code);
+		return;
+	}
+	if (error == PCRE2_ERROR_HEAP_FAILED) {
+		l->oom = true;
+		return;
+	}
+	pcre2_get_error_message(error, why, sizeof(why));
+	if (offset < node->len)
+		yaml_place(doc->from, node, offset, &at.line, &at.column);
+	MANIFEST_COMPLAIN(l, doc->file, &at, "spec.patterns[].regex does not compile: %s",
+			  (const char *)why);
+}
 
 static void
 pattern_load(struct manifest_loader *l, const struct manifest_doc *doc,
@@ -25,6 +55,8 @@ pattern_load(struct manifest_loader *l, const struct manifest_doc *doc,
 	else if (regex && pattern->validator != MANIFEST_VALIDATOR_REGEX)
 		MANIFEST_COMPLAIN(l, doc->file, regex,
 				  "spec.patterns[].regex is for type: regex: make it two patterns");
+	if (regex)
+		regex_check(l, doc, regex);
 	if (regex)
 		pattern->regex = manifest_strdup(l, regex->text);
 }
@@ -68,6 +100,9 @@ manifest_tag_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	const struct yaml_node *list;
 
 	strcpy(tag->name, doc->name);
+	if (doc->index >= MANIFEST_TAGS_MAX)
+		MANIFEST_COMPLAIN(l, doc->file, doc->name_node, "more than %u RequestTags",
+				  MANIFEST_TAGS_MAX);
 	tag->file = manifest_strdup(l, doc->file);
 	tag->classifier.pool = MANIFEST_NONE;
 	manifest_defaults("RequestTag", "", tag);

@@ -88,6 +88,9 @@ manifest_tenant_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	const struct yaml_node *list;
 
 	strcpy(tenant->name, doc->name);
+	if (doc->index == MANIFEST_TENANTS_MAX)
+		MANIFEST_COMPLAIN(l, doc->file, doc->name_node, "more than %u InferenceTenants",
+				  MANIFEST_TENANTS_MAX);
 	manifest_defaults("InferenceTenant", "", tenant);
 	manifest_fields_load(l, doc->file, "InferenceTenant", "spec", doc->spec, tenant);
 	list = manifest_list(doc->spec, "keys");

@@ -384,7 +384,8 @@ is_line(const char *text)
 static bool
 string_fits(const struct manifest_field *f, const char *text, char *why, size_t cap)
 {
-	size_t max = f->size > 0 ? f->size - 1 : MANIFEST_EXPRESSION_MAX;
+	bool here = f->type == MANIFEST_T_STRING || f->type == MANIFEST_T_HEADER;
+	size_t max = here && f->size > 0 ? f->size - 1 : MANIFEST_EXPRESSION_MAX;
 
 	if (strlen(text) > max) {
 		snprintf(why, cap, "has more than %zu bytes", max);
@@ -617,11 +618,12 @@ field_find(const char *kind, const char *parent, const char *key)
 	return NULL;
 }
 
-/* The same key at another place of the kind; of a document's own, of any kind. */
+/* The same key at another place of the kind; of what every document has, of any kind. */
 static const struct manifest_field *
 found_elsewhere(const char *kind, const char *parent, const char *key)
 {
-	const char *const *k = *parent ? &kind : manifest_kinds;
+	bool any = strcmp(kind, "*") == 0;
+	const char *const *k = any ? manifest_kinds : &kind;
 
 	for (; *k; k++) {
 		size_t n;
@@ -630,7 +632,7 @@ found_elsewhere(const char *kind, const char *parent, const char *key)
 		for (size_t i = 0; i < n; i++)
 			if (strcmp(f[i].parent, parent) != 0 && strcmp(f[i].key, key) == 0)
 				return &f[i];
-		if (*parent)
+		if (!any)
 			break;
 	}
 	return NULL;
@@ -716,6 +718,8 @@ pair_load(struct manifest_loader *l, const char *file, const char *kind, const c
 		yaml_errors_add(l->errs, file, pair->key_line, pair->key_column,
 				"%s is not supported yet", path);
 		return false;
+	case MANIFEST_T_ANY:
+		return true;
 	case MANIFEST_T_LIST:
 		return list_ok(l, file, f, pair, path);
 	case MANIFEST_T_MAP:
