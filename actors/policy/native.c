@@ -155,11 +155,12 @@ native_make(struct prompt_maker *maker, const struct model *model, struct segmen
 	*ret = (struct native_made){.ids = NULL};
 	if (prompt_make(maker, model, segments, route, body, max, &made) < 0) {
 		snprintf(ret->why, sizeof ret->why, "out of memory");
+		ret->settled = true;
 		return;
 	}
 	snprintf(ret->why, sizeof ret->why, "%s", made.why ? made.why : "");
 	ret->whole = made.end == PROMPT_EXACT;
-	ret->refused = made.end == PROMPT_REFUSED;
+	ret->settled = made.end == PROMPT_REFUSED || made.end == PROMPT_TOO_MUCH;
 	if (made.n_prompts == 0)
 		return;
 	ret->ids = made.prompts[0].ids;

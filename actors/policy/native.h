@@ -20,7 +20,8 @@ struct native_made {
 	size_t n;
 	uint64_t all;                   /* tokens of all prompts, as far as they are known */
 	bool whole;                     /* all of every prompt is */
-	bool refused;                   /* the engine will not take it: there is nothing to ask */
+	bool settled;                   /* nobody is to be asked: the engine will not take it, or it
+					   is more work than one prompt may be */
 	char why[NATIVE_WHY];           /* "": whole */
 };
 

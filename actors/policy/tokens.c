@@ -171,7 +171,7 @@ find_native(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 		return MADE;
 	}
 	note(f, "%s", made.why);
-	return made.refused ? MADE : NOT_MADE;
+	return made.settled ? MADE : NOT_MADE;
 }
 
 /* ---- asked of a worker ---- */

@@ -2,7 +2,8 @@
  *
  * In order   ids that the client gave; ids made here by the model of the first set that has one and
  *            is not known to tokenize otherwise (shm/trust.h MISMATCH); a worker's /tokenize, by
- *            content cached (tokensource.h); none.  What the engine will refuse is asked of nobody.
+ *            content cached (tokensource.h); none.  What the engine will refuse,
+ *            and what was too much work here, is asked of nobody.
  * Waiting    false from tokens_find: a worker's answer or a thread (aside.h) brings the ids, under
  *            *ret_key; ask again then.
  * Note       why not all of the prompt is known, or why another source was not asked: for explain.

@@ -83,10 +83,16 @@ Test(jinja, what_cannot_be_loaded_is_refused)
 
 Test(jinja, endless_templates_end)
 {
+	atomic_bool stop = true;
+
 	options.max_steps = 100000;
 	fails("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
 	      "{}", -E2BIG, 1, "too long");
 	options.max_steps = 0;
+	options.stop = &stop;
+	fails("{% for i in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}",
+	      "{}", -E2BIG, 1, "stopped");
+	options.stop = NULL;
 	fails("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", -E2BIG, 1, "RecursionError");
 	fails("{{ 'x' * 4000000000 }}", "{}", -ENOMEM, 1, "memory");
 	fails("{% for i in range(999) %}{{ 'x' * 10000 }}{% endfor %}", "{}", -ENOSPC, 1, "longer");

@@ -40,7 +40,7 @@ begin_native(struct house *h, int fd, bool aside)
 	cr_assert_eq(native_take(h->native, 0, fd), 0);
 	h->aside = NULL;
 	if (aside)
-		cr_assert_eq(aside_new(&h->aside, h->native), 0);
+		cr_assert_eq(aside_new(&h->aside, h->native, NULL), 0);
 	evaluate_natively(h->w.evaluate, h->native, h->aside);
 }
 
@@ -48,7 +48,7 @@ static void
 end_native(struct house *h)
 {
 	if (h->aside)
-		aside_forget(h->aside, NULL);
+		aside_end(h->aside);
 	end(&h->w);
 	aside_free(&h->aside);
 	native_free(&h->native);
@@ -305,9 +305,38 @@ Test(tokens, who_must_not_wait_any_more_is_answered_without_what_a_thread_has_no
 	struct msg_ask q = put_question(&h.w, OPENAI_COMPLETIONS, body);
 
 	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
-	aside_forget(h.aside, NULL);
+	aside_end(h.aside);
 	cr_assert_eq(ask(&h, &q, true, &a), EVALUATE_ANSWER);
 	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	free(body);
+	end_native(&h);
+}
+
+Test(tokens, ids_that_take_too_long_are_not_made_and_the_question_is_answered_by_load)
+{
+	static _Alignas(64) char buf[JOURNAL_RECORD_MAX];
+	struct house h;
+	size_t len = 4u << 20;
+	char *body = malloc(len);
+	size_t n = (size_t)snprintf(body, len, "{\"model\":\"demo\",\"prompt\":\"");
+	struct token_key key;
+	struct msg_answer a;
+
+	for (; n + 8 < len; n++)
+		body[n] = n % 6 ? (char)('a' + n * 7 % 26) : ' ';
+	strcpy(body + n, "\"}");
+	begin_native(&h, demo_segment(), true);
+	struct msg_ask q = put_question(&h.w, OPENAI_COMPLETIONS, body);
+
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	cr_assert(!aside_late(h.aside, clock_mono() + ASIDE_LATE_NS, &key), "a thread has it");
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_ANSWER);
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	cr_assert_eq(a.source, TOKENS_NONE, "nobody is asked to do the same");
+	cr_assert(strstr(record_of(&h, &a, buf, sizeof buf)->note, "took too long"));
 	free(body);
 	end_native(&h);
 }

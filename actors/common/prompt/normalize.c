@@ -89,3 +89,21 @@ normal_free(struct normal_buffers *buffers)
 	free(buffers->text[1].p);
 	*buffers = (struct normal_buffers){0};
 }
+
+void
+normal_text_give_back(struct normal_text *text, size_t most)
+{
+	if (text->cap <= most)
+		return;
+	free(text->p);
+	*text = (struct normal_text){0};
+}
+
+void
+normal_give_back(struct normal_buffers *buffers, size_t most)
+{
+	if (buffers->nfc.cap > most || buffers->nfc.run_cap * sizeof(uint32_t) > most)
+		nfc_free(&buffers->nfc);
+	for (unsigned i = 0; i < 2; i++)
+		normal_text_give_back(&buffers->text[i], most);
+}

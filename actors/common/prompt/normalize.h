@@ -26,6 +26,9 @@ int normalize(const struct tokenizer_step *steps, unsigned n, const char *bytes,
 	      struct normal_buffers *buffers, struct slice text, struct slice *ret);
 	/* 0, -ENOMEM. */
 void normal_free(struct normal_buffers *buffers);
+void normal_give_back(struct normal_buffers *buffers, size_t most);
+	/* Buffers of more than `most` bytes. */
+void normal_text_give_back(struct normal_text *text, size_t most);
 
 /* Each to its own, empty at first; 0, -ENOMEM. */
 int normal_add(struct normal_text *to, const char *p, size_t n);

@@ -91,6 +91,18 @@ pieces_run_free(struct pieces_run *r)
 	bpe_free(&r->bpe);
 }
 
+void
+pieces_give_back(struct pieces_run *r, size_t most)
+{
+	for (unsigned i = 0; i < TOKENIZER_STEPS_MAX; i++) {
+		normal_text_give_back(&r->stage[i].text, most);
+		if (r->stage[i].scan.classes_cap <= most)
+			continue;
+		scan_run_free(&r->stage[i].scan);
+		r->stage[i].scan = (struct scan_run){0};
+	}
+}
+
 /* --- one text on its way --- */
 
 struct walk {

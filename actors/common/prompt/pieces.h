@@ -47,8 +47,10 @@ int pieces_open(struct pieces *p, const struct tokenizer_step *steps, unsigned n
 	 * -ENOMEM. */
 void pieces_close(struct pieces *p);
 void pieces_run_free(struct pieces_run *r);
+void pieces_give_back(struct pieces_run *r, size_t most);
+	/* Buffers of more than `most` bytes, but for those of bpe. */
 
 int pieces_encode(const struct pieces *p, struct pieces_run *r, struct slice text, bool first,
 		  size_t max_n, struct ids *out);
 	/* After bpe_begin.  first: nothing stands before it in the whole text.  Stops when out->n
-	 * reaches max_n.  0, -ENOMEM, -E2BIG. */
+	 * reaches max_n.  0, -ENOMEM, -E2BIG, -ECANCELED. */

@@ -36,7 +36,7 @@ bool
 prompt_no_memory(struct prompt_maker *p)
 {
 	p->no_memory = true;
-	return prompt_stop(p, PROMPT_UNKNOWN, "no memory, or more than one request may take");
+	return prompt_stop(p, PROMPT_TOO_MUCH, "no memory, or more than one request may take");
 }
 
 bool
@@ -105,8 +105,10 @@ encode(struct prompt_maker *p, struct slice text, bool special, size_t most)
 		return prompt_stop(p, PROMPT_REFUSED, "the text is no UTF-8, or has half a "
 				   "surrogate pair: no tokenizer takes it");
 	if (r == -E2BIG)
-		return prompt_stop(p, PROMPT_UNKNOWN, "the text keeps the tokenizer busy for too "
+		return prompt_stop(p, PROMPT_TOO_MUCH, "the text keeps the tokenizer busy for too "
 				   "long");
+	if (r == -ECANCELED)
+		return prompt_stop(p, PROMPT_TOO_MUCH, "stopped: its tokens took too long");
 	return r == 0 || prompt_no_memory(p);
 }
 
@@ -327,10 +329,29 @@ prompt_maker_clock(struct prompt_maker *p, int64_t unix_seconds)
 	p->clock = unix_seconds;
 }
 
+void
+prompt_maker_stop(struct prompt_maker *p, const atomic_bool *stop)
+{
+	p->stop = stop;
+	tokenizer_scratch_stop(p->scratch, stop);
+}
+
+void
+prompt_maker_give_back(struct prompt_maker *p)
+{
+	bump_give_back(&p->bump, PROMPT_KEEP_BYTES);
+	text_give_back(&p->text, PROMPT_KEEP_BYTES);
+	text_give_back(&p->marked, PROMPT_KEEP_BYTES);
+	if (p->ids.cap * sizeof p->ids.id[0] > PROMPT_KEEP_BYTES)
+		ids_free(&p->ids);
+	tokenizer_scratch_give_back(p->scratch, PROMPT_KEEP_BYTES);
+}
+
 const char *
 prompt_end_name(enum prompt_end end)
 {
-	static const char *const names[] = {"exact", "prefix", "too-long", "refused", "unknown"};
+	static const char *const names[] = {"exact", "prefix", "too-long", "refused", "unknown",
+					   "too-much"};
 
 	return names[end];
 }

@@ -27,6 +27,7 @@ struct prompt_maker {
 	uint32_t n_prompts, room;
 	struct tokenizer_scratch *scratch;
 	int64_t clock;                  /* INT64_MIN: the machine's */
+	const atomic_bool *stop;        /* borrowed; NULL: nobody stops it */
 	const struct model *m;          /* of the request in hand, borrowed; and so on */
 	struct segments *cache;
 	size_t max_ids;

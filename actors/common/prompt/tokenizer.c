@@ -264,6 +264,20 @@ tokenizer_scratch_free(struct tokenizer_scratch **ret)
 	free(s);
 }
 
+void
+tokenizer_scratch_stop(struct tokenizer_scratch *scratch, const atomic_bool *stop)
+{
+	scratch->run.bpe.stop = stop;
+}
+
+void
+tokenizer_scratch_give_back(struct tokenizer_scratch *scratch, size_t most)
+{
+	normal_give_back(&scratch->normal, most);
+	pieces_give_back(&scratch->run, most);
+	bpe_give_back(&scratch->run.bpe, most);
+}
+
 struct tokenizer_counts
 tokenizer_scratch_counts(const struct tokenizer_scratch *scratch)
 {
