@@ -58,8 +58,8 @@ int jinja_render(const struct jinja *jinja, const struct value *context,
 	/* context: a dict of the template's variables, borrowed.  Appends to out.  The bump is not
 	 * reset: what it holds may be part of the context.  0; -EINVAL: it fails as it would in
 	 * Python (or asks for what we have not), err says why; -E2BIG over max_steps or max_depth,
-	 * or stopped; -ENOSPC over out's bound; -ENOMEM over the bump's.  After an error out holds a
-	 * beginning of no use.  options NULL: the clock stands at 1970. */
+	 * or stopped; -ENOSPC over out's bound; -ENOMEM over the bump's.  After an error out holds
+	 * a beginning of no use.  options NULL: the clock stands at 1970. */
 
 /* jinja_continue.c: continue_final_message, as transformers does it outside the template. */
 bool jinja_continue_mark(struct bump *bump, const struct value *messages, struct value *ret,

@@ -29,7 +29,7 @@ struct prompt_maker;
 struct segments;
 
 #define PROMPT_IDS_MAX     (16u << 20)          /* tokens of one request, all prompts */
-#define PROMPT_ARENA_BYTES (1u << 30)
+#define PROMPT_ARENA_BYTES (512u << 20)
 #define PROMPT_TEXT_BYTES  (256u << 20)
 #define PROMPT_KEEP_BYTES  (16u << 20)          /* a buffer, by prompt_maker_give_back */
 #define PROMPT_LISTS_MAX   4096u                /* prompts of one request; more: the first */
