@@ -271,6 +271,16 @@ find_previous(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	return false;
 }
 
+/* A thread begins with this body.  NULL: no memory. */
+static struct aside_job *
+begin_aside(struct evaluate *e, const struct question *q, const char *body)
+{
+	count_add(e->process, COUNTER_bodies_aside, 1);
+	return aside_read(tokens_aside(e->tokens), q->from, q->ask->slot, q->ask->slot_gen,
+			  (enum openai_route)q->slot->route,
+			  (struct slice){body, q->slot->body_len}, q->slot->peer_addr);
+}
+
 static bool
 find_tokens(struct evaluate *e, struct question *q, const char *body, bool tokens_failed,
 	    mono_ns now, struct token_key *ret_key)
@@ -287,7 +297,12 @@ find_tokens(struct evaluate *e, struct question *q, const char *body, bool token
 		.now = now,
 	};
 
-	return tokens_find(e->tokens, &about, &q->found, ret_key);
+	if (tokens_find(e->tokens, &about, &q->found, ret_key))
+		return true;
+	if (!q->found.aside)
+		return false;
+	*ret_key = aside_key(q->from, q->ask->slot, q->ask->slot_gen);
+	return !begin_aside(e, q, body);
 }
 
 /* ---- the choice ---- */
@@ -565,14 +580,10 @@ read_body(struct evaluate *e, struct question *q, const char *body, bool tokens_
 	const char *why = NULL;
 	int r;
 
-	if (aside && q->slot->body_len >= ASIDE_BYTES)
+	if (aside)
 		q->job = aside_find(aside, q->from, q->ask->slot, q->ask->slot_gen);
-	if (aside && q->slot->body_len >= ASIDE_BYTES && !q->job && !tokens_failed) {
-		count_add(e->process, COUNTER_bodies_aside, 1);
-		q->job = aside_read(aside, q->from, q->ask->slot, q->ask->slot_gen,
-				    (enum openai_route)q->slot->route,
-				    (struct slice){body, q->slot->body_len}, q->slot->peer_addr);
-	}
+	if (aside && q->slot->body_len >= ASIDE_BYTES && !q->job && !tokens_failed)
+		q->job = begin_aside(e, q, body);
 	if (q->job && q->job->state == ASIDE_READING) {
 		q->waits = true;
 		return false;

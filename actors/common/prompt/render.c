@@ -125,6 +125,7 @@ render_to(struct rendering *r, struct value context, bool continued, struct text
 
 	options.now_s = r->p->clock == INT64_MIN ? (int64_t)time(NULL) : r->p->clock;
 	options.stop = r->p->stop;
+	options.max_steps = r->p->max_steps;
 	zone_set(&r->p->m->zone, &options);
 	text_clear(out);
 	err = jinja_render(r->jinja, &context, &options, &r->p->bump, out, &e);

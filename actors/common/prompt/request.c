@@ -337,6 +337,13 @@ prompt_maker_stop(struct prompt_maker *p, const atomic_bool *stop)
 }
 
 void
+prompt_maker_bounds(struct prompt_maker *p, uint64_t steps, size_t bytes)
+{
+	p->max_steps = steps;
+	p->bump.max = p->text.max = p->marked.max = bytes;
+}
+
+void
 prompt_maker_give_back(struct prompt_maker *p)
 {
 	bump_give_back(&p->bump, PROMPT_KEEP_BYTES);

@@ -70,6 +70,9 @@ void prompt_maker_stop(struct prompt_maker *p, const atomic_bool *stop);
 	/* From now on what is made ends soon, as TOO_MUCH, when *stop is true, which another thread
 	 * may set; borrowed.  NULL, and before the first call: nothing stops it.  One pass over the
 	 * body goes on to its end. */
+void prompt_maker_bounds(struct prompt_maker *p, uint64_t steps, size_t bytes);
+	/* From now on a template takes at most so many steps, and it and its text so much memory
+	 * each; more is TOO_MUCH. */
 void prompt_maker_give_back(struct prompt_maker *p);
 	/* What it made is gone, and of its memory what is beyond PROMPT_KEEP_BYTES a buffer. */
 

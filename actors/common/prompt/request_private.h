@@ -28,6 +28,7 @@ struct prompt_maker {
 	struct tokenizer_scratch *scratch;
 	int64_t clock;                  /* INT64_MIN: the machine's */
 	const atomic_bool *stop;        /* borrowed; NULL: nobody stops it */
+	uint64_t max_steps;             /* of a template; 0: JINJA_STEPS */
 	const struct model *m;          /* of the request in hand, borrowed; and so on */
 	struct segments *cache;
 	size_t max_ids;
