@@ -223,28 +223,36 @@ publish(struct verifier *v, const struct subject *s)
 						     memory_order_acquire), &s->trust);
 }
 
+/* "exact -> mismatch"; only the state where no more than the reason is another. */
+static const char *
+turn(uint32_t was, uint32_t is, char buf[static 48])
+{
+	if (was == is)
+		return trust_state_name(is);
+	snprintf(buf, 48, "%s -> %s", trust_state_name(was), trust_state_name(is));
+	return buf;
+}
+
 static void
 tell(const struct verifier *v, const struct subject *s, uint32_t was)
 {
 	const struct row_trust *t = &s->trust;
 	const char *set = v->manifest->sets[s->set].name;
+	char buf[48];
+	const char *state = turn(was, t->state, buf);
 
 	if (t->state == TRUST_EXACT)
-		log_info("tokens of %s/%s: %s -> exact; %u probes of %u agree, engine %s", set,
-			 s->member, trust_state_name(was), t->agreed, t->probes,
-			 t->version[0] ? t->version : "?");
+		log_info("tokens of %s/%s: %s; %u probes of %u agree, engine %s", set, s->member,
+			 state, t->agreed, t->probes, t->version[0] ? t->version : "?");
 	else if (t->why == TRUST_PROBES_DIFFER)
-		log_warn("tokens of %s/%s: %s -> mismatch; probe \"%s\" differs at %u: ours %d, "
-			 "the engine's %d", set, s->member,
-			 trust_state_name(was), probes_at(t->probe)->name, t->at, (int)t->ours,
-			 (int)t->theirs);
+		log_warn("tokens of %s/%s: %s; probe \"%s\" differs at %u: ours %d, the engine's "
+			 "%d", set, s->member, state, probes_at(t->probe)->name, t->at,
+			 (int)t->ours, (int)t->theirs);
 	else if (t->why == TRUST_USAGE_DIFFERS)
-		log_warn("tokens of %s/%s: %s -> mismatch; a prompt of %u tokens is one of %u to "
-			 "the engine", set, s->member,
-			 trust_state_name(was), t->usage_ours, t->usage_theirs);
+		log_warn("tokens of %s/%s: %s; a prompt of %u tokens is one of %u to the engine",
+			 set, s->member, state, t->usage_ours, t->usage_theirs);
 	else
-		log_info("tokens of %s/%s: %s -> unverified; %s", set, s->member,
-			 trust_state_name(was), trust_why_text(t->why));
+		log_info("tokens of %s/%s: %s; %s", set, s->member, state, trust_why_text(t->why));
 }
 
 static void

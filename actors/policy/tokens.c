@@ -288,8 +288,8 @@ tokens_find(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 		.prompt = {.tokens = (uint32_t)(q->body.len / BYTES_PER_TOKEN),
 			   .hashed = prompt_may_hit(q->view, q->body.p)},
 	};
-	if (!prompt_salt(t->prompt, q->view, &ret->prompt.salt)) {
-		note(ret, "cache_salt is too long");
+	if (!prompt_salt(t->prompt, q->view, q->body.p, &ret->prompt.salt)) {
+		note(ret, "cache_salt is none that the engine takes");
 		ret->prompt.hashed = false;
 		return true;
 	}

@@ -151,6 +151,12 @@ Test(jinja, numbers_beyond_a_float_are_compared_exactly_and_never_divided_inexac
 	fails("{{ big / 3 }}", context, -EINVAL, 1, "beyond 64 bits");
 }
 
+Test(jinja, a_text_of_any_length_is_a_number_if_it_is_one)
+{
+	gives("{{ ('0' * 600 ~ '1.5')|float }}{{ ('9' * 400)|float }}", "{}", "1.5inf");
+	gives("{{ ('1_0' ~ ' ' * 600)|float }}{{ ('x' * 600)|float(7) }}", "{}", "10.07");
+}
+
 Test(jinja, an_infinite_number_has_no_integer_but_its_text_has_the_default)
 {
 	fails("{{ inf|int }}", "{\"inf\": Infinity}", -EINVAL, 1, "OverflowError");

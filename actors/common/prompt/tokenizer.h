@@ -51,8 +51,6 @@ struct tokenizer_counts tokenizer_scratch_counts(const struct tokenizer_scratch 
 
 size_t tokenizer_vocabulary(const struct tokenizer *t);
 	/* The largest id it can give, plus one. */
-uint32_t tokenizer_added(const struct tokenizer *t, struct slice content);
-	/* Id of the added token of that very content, or TOKENIZER_NONE. */
 uint64_t tokenizer_identity(const struct tokenizer *t);
 	/* Differs between tokenizers that may give different ids: the compiled bytes' checksum. */
 
@@ -61,6 +59,9 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *scratc
 	/* Appends the text's ids to out, with add_special those of the post-processor (BOS and the
 	 * like) around them.  Stops when max_ids were appended: then the text has as many or more,
 	 * and those are its first.  0; -EILSEQ not UTF-8; the rest as below. */
+void tokenizer_trouble(const struct tokenizer *t, const struct tokenizer_scratch *scratch, int r,
+		       char *why, size_t why_len);
+	/* Why the last encoding with this scratch ended with r: a clause on the text. */
 
 /* A stretch of text between hard boundaries. */
 struct tokenizer_cut {
@@ -78,8 +79,9 @@ bool tokenizer_cut(const struct tokenizer *t, struct slice text, size_t *off,
 	 * Text must be UTF-8 (unicode_valid). */
 int tokenizer_encode_cut(const struct tokenizer *t, struct tokenizer_scratch *scratch,
 			 const struct tokenizer_cut *cut, size_t max_ids, struct ids *out);
-	/* Appends the ids of one stretch, at most max_ids.  0; -ENOMEM; -E2BIG: text of 4 GiB, a
-	 * piece of BPE_PIECE_MAX, or a pattern that searched for too long; -ECANCELED. */
+	/* Appends the ids of one stretch, at most max_ids.  0; -ENOMEM; -E2BIG: text of 4 GiB, or a
+	 * piece of BPE_PIECE_MAX; -EOVERFLOW: normalizers make too much of it (normalize.h); -ETIME:
+	 * a pattern searched for too long; -ECANCELED. */
 size_t tokenizer_specials(const struct tokenizer *t, const uint32_t **ret_before,
 			  const uint32_t **ret_after, size_t *ret_n_after);
 	/* What add_special puts around the text: how many before, and the lists. */
