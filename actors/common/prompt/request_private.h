@@ -89,6 +89,9 @@ bool lax_bool(struct value v, bool absent, bool *ret);
 bool lax_int(struct value v, int64_t *ret);             /* undefined and none: PROMPT_ABSENT */
 bool lax_cut(struct prompt_maker *p, struct value body, struct prompt_cut *cut);
 	/* truncate_prompt_tokens, truncation_side, add_special_tokens (cut: its default). */
+bool lax_output(struct prompt_maker *p, const char *name, struct value most, int64_t absent,
+		struct prompt_cut *cut);
+	/* Tokens of answer that are asked for by that name, into cut->max_output. */
 
 /* tools.c */
 bool tools_dump(struct prompt_maker *p, struct value tools, struct value *ret);
