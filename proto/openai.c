@@ -354,6 +354,19 @@ openai_prompt_list(const struct openai_view *v, const char *body, size_t which, 
 	return -ENOENT;
 }
 
+bool
+openai_salt_fits(struct slice salt)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < salt.len; i++) {
+		if (memchr("@/\\", salt.p[i], 4))      /* 4: NUL too */
+			return false;
+		n += ((uint8_t)salt.p[i] & 0xc0) != 0x80;
+	}
+	return n > 0 && n <= 128;
+}
+
 struct slice
 openai_field(const struct openai_view *v, const char *body, enum openai_field f)
 {

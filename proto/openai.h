@@ -174,6 +174,9 @@ ssize_t openai_prompt_list(const struct openai_view *, const char *body, size_t 
 struct slice openai_field(const struct openai_view *, const char *body, enum openai_field);
 	/* Its bytes in the body; {NULL, 0} when absent or null. */
 
+bool openai_salt_fits(struct slice salt);
+	/* Does vLLM (0.32) take this cache_salt?  1 to 128 characters, without @ / \ and NUL. */
+
 /* --- errors ------------------------------------------------------------------------------- */
 
 struct openai_error {

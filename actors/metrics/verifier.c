@@ -35,6 +35,7 @@ struct subject {                        /* one member, of all its ranks */
 	struct fetch_peer peer;         /* borrowed from the manifest and its trust */
 	char member[MANIFEST_NAME_MAX + 1], model[MANIFEST_MODEL_MAX + 1];
 	bool may_ask;                   /* spec.tokenize */
+	bool mixed;                     /* another set of a model of its has other files */
 	uint64_t blob_key[2], key;
 	uint16_t *row;                  /* owned */
 	unsigned n_rows;
@@ -172,6 +173,13 @@ model_of(struct verifier *v, const struct subject *s)
 
 /* ---- what is published ---- */
 
+/* Of these files: until it is looked at, what is known may be of those before. */
+static uint32_t
+state_of(const struct subject *s)
+{
+	return row_trust_key(&s->trust) == s->key ? s->trust.state : TRUST_UNVERIFIED;
+}
+
 static void
 tally(struct verifier *v, uint64_t key, const char *name)
 {
@@ -180,7 +188,7 @@ tally(struct verifier *v, uint64_t key, const char *name)
 
 	for (unsigned i = 0; i < v->n; i++)
 		if (v->subject[i].key == key)
-			n[v->subject[i].trust.state]++;
+			n[state_of(&v->subject[i])]++;
 	trust_model_write(v->rows, key, name, n[TRUST_EXACT], n[TRUST_UNVERIFIED],
 			  n[TRUST_MISMATCH], clock_mono());
 	is = trust_model(v->rows, key);
@@ -216,28 +224,36 @@ publish(struct verifier *v, const struct subject *s)
 						     memory_order_acquire), &s->trust);
 }
 
+/* "exact -> mismatch"; only the state where no more than the reason is another. */
+static const char *
+turn(uint32_t was, uint32_t is, char buf[static 48])
+{
+	if (was == is)
+		return trust_state_name(is);
+	snprintf(buf, 48, "%s -> %s", trust_state_name(was), trust_state_name(is));
+	return buf;
+}
+
 static void
 tell(const struct verifier *v, const struct subject *s, uint32_t was)
 {
 	const struct row_trust *t = &s->trust;
 	const char *set = v->manifest->sets[s->set].name;
+	char buf[48];
+	const char *state = turn(was, t->state, buf);
 
 	if (t->state == TRUST_EXACT)
-		log_info("tokens of %s/%s: %s -> exact; %u probes of %u agree, engine %s", set,
-			 s->member, trust_state_name(was), t->agreed, t->probes,
-			 t->version[0] ? t->version : "?");
+		log_info("tokens of %s/%s: %s; %u probes of %u agree, engine %s", set, s->member,
+			 state, t->agreed, t->probes, t->version[0] ? t->version : "?");
 	else if (t->why == TRUST_PROBES_DIFFER)
-		log_warn("tokens of %s/%s: %s -> mismatch; probe \"%s\" differs at %u: ours %d, "
-			 "the engine's %d", set, s->member,
-			 trust_state_name(was), probes_at(t->probe)->name, t->at, (int)t->ours,
-			 (int)t->theirs);
+		log_warn("tokens of %s/%s: %s; probe \"%s\" differs at %u: ours %d, the engine's "
+			 "%d", set, s->member, state, probes_at(t->probe)->name, t->at,
+			 (int)t->ours, (int)t->theirs);
 	else if (t->why == TRUST_USAGE_DIFFERS)
-		log_warn("tokens of %s/%s: %s -> mismatch; a prompt of %u tokens is one of %u to "
-			 "the engine", set, s->member,
-			 trust_state_name(was), t->usage_ours, t->usage_theirs);
+		log_warn("tokens of %s/%s: %s; a prompt of %u tokens is one of %u to the engine",
+			 set, s->member, state, t->usage_ours, t->usage_theirs);
 	else
-		log_info("tokens of %s/%s: %s -> unverified; %s", set, s->member,
-			 trust_state_name(was), trust_why_text(t->why));
+		log_info("tokens of %s/%s: %s; %s", set, s->member, state, trust_why_text(t->why));
 }
 
 static void
@@ -285,6 +301,31 @@ held_of(const struct verifier *v, uint32_t set)
 		if (v->held[i].generation == v->generation && v->held[i].set == set)
 			return &v->held[i];
 	return NULL;
+}
+
+/* Does a model that this set serves have another set with other files?  Then its ids are made by
+ * one of the two, and nothing here says by which. */
+static bool
+is_mixed(const struct verifier *v, const struct manifest *manifest, uint32_t set)
+{
+	const struct held *own = held_of(v, set);
+
+	for (uint32_t i = 0; i < manifest->n_models; i++) {
+		const struct manifest_model *model = &manifest->models[i];
+		bool ours = false, others = false;
+
+		for (uint32_t k = 0; k < model->n_members; k++) {
+			uint32_t of = manifest->members[model->members[k]].set;
+			const struct held *held = of == set ? own : held_of(v, of);
+
+			ours |= of == set;
+			others |= held && held->blob.bytes &&
+				  memcmp(held->blob.key, own->blob.key, sizeof own->blob.key) != 0;
+		}
+		if (ours && others)
+			return true;
+	}
+	return false;
 }
 
 static struct subject *
@@ -357,6 +398,7 @@ add_member(const struct verifier *v, const struct manifest *manifest,
 	memcpy(s->model, set->model, sizeof s->model);
 	memcpy(s->blob_key, held->blob.key, sizeof s->blob_key);
 	s->key = trust_key(set->model, held->blob.key, sizeof held->blob.key);
+	s->mixed = is_mixed(v, manifest, member->set);
 	same = subject_like(list, *n, s);
 	if (!same) {
 		same = s;
@@ -718,7 +760,7 @@ verifier_outcome(struct verifier *v, const struct journal_record *head,
 	if (o->row >= v->rows->capacity || v->subject_of[o->row] == NOBODY)
 		return;
 	s = &v->subject[v->subject_of[o->row]];
-	if (s->row_gen != o->row_gen || head->when < v->born ||
+	if (s->mixed || s->row_gen != o->row_gen || head->when < v->born ||
 	    head->policy_gen < s->since_generation || o->status != 200 || o->our_prompt == 0 ||
 	    o->source != TOKENS_NATIVE || row_trust_key(&s->trust) != s->key)
 		return;

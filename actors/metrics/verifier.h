@@ -8,7 +8,8 @@
  * Bounds     VERIFIER_AT_ONCE workers at a time, one probe under way to each, no more than one in
  *            VERIFIER_PACE_NS.  Models are open while somebody is asked.
  * Usage      counts of prompts whose ids we made ourselves only; an answer of before we were born,
- *            or decided by documents older than this worker's model, counts for nothing.
+ *            or decided by documents older than this worker's model, counts for nothing, and
+ *            none where sets of one model have different files: one of them made the ids.
  * Threads    the loop's.   Cost: a probe some 0.1 ms here.
  */
 #pragma once

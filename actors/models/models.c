@@ -72,8 +72,8 @@ from_store(const char *key, int *ret_fd)
 	int fd, r = -ENOENT;
 
 	snprintf(path, sizeof path, MODELS_DIR "/%s", key);
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0)
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
 		bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes != MAP_FAILED) {
 		if (models_usable(bytes, (size_t)st.st_size))

@@ -97,7 +97,7 @@ blocks(const struct options *o, struct prompts *p)
 	body = slice_of(p->in ? p->in : "", p->in_len);
 	prompt_make(p->maker, p->m, NULL, p->route, body, 0, &made);
 	if (made.n_prompts == 0) {
-		complain("%s: %s", prompt_end_name(made.end), made.why);
+		prompts_complain(o, p, &made);
 		return 1;
 	}
 	return print_result(o, result_of(o, &made, body, seed), print);

@@ -17,3 +17,6 @@ int prompts_open(const struct options *o, struct prompts *ret);
 void prompts_close(struct prompts *p);
 bool prompts_read(struct prompts *p);
 	/* p->in.  False: said why. */
+void prompts_complain(const struct options *o, const struct prompts *p,
+		      const struct prompt_made *made);
+	/* Why there is nothing of p->in, and the route it looks like where none was given. */

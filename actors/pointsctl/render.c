@@ -97,6 +97,30 @@ prompts_read(struct prompts *p)
 	return true;
 }
 
+void
+prompts_complain(const struct options *o, const struct prompts *p, const struct prompt_made *made)
+{
+	static const struct {
+		enum openai_field field;
+		enum openai_route route;
+	} other[] = {
+		{OPENAI_FIELD_PROMPT, OPENAI_COMPLETIONS},
+		{OPENAI_FIELD_INPUT, OPENAI_RESPONSES},
+		{OPENAI_FIELD_TOKEN_IDS, OPENAI_GENERATE},
+	};
+	struct openai_view view;
+	const char *why, *route = NULL;
+
+	if (!o->route && !o->context && p->in &&
+	    openai_view_parse(p->in, p->in_len, &view, &why) == 0 &&
+	    openai_field(&view, p->in, OPENAI_FIELD_MESSAGES).len == 0)
+		for (size_t i = 0; i < sizeof other / sizeof other[0] && !route; i++)
+			if (openai_field(&view, p->in, other[i].field).len)
+				route = openai_route_name(other[i].route);
+	complain("%s: %s%s%s%s", prompt_end_name(made->end), made->why,
+		 route ? "; is it for --route " : "", route ? route : "", route ? "?" : "");
+}
+
 /* Strings of any bytes, as Python's json.dumps writes them. */
 static bool
 print_line(const char *key, struct slice text)
@@ -127,14 +151,10 @@ print_segments(const struct model *m, struct slice text)
 {
 	const struct tokenizer *t = model_tokenizer(m);
 	struct tokenizer_cut cut;
-	size_t off = 0, bad;
+	size_t off = 0;
 
 	if (!t) {
 		complain("--segments needs --model DIR: boundaries are its tokens'");
-		return false;
-	}
-	if (!unicode_valid(text, &bad)) {
-		complain("the text is no UTF-8, or has half a surrogate pair");
 		return false;
 	}
 	while (tokenizer_cut(t, text, &off, &cut)) {
@@ -185,13 +205,20 @@ static int
 render_one(const struct options *o, struct prompts *p)
 {
 	struct prompt_made made;
+	size_t bad = 0;
 	bool fine;
 
 	if (!prompts_read(p))
 		return 1;
 	fine = render(o, p, slice_of(p->in ? p->in : "", p->in_len), &made);
+	if (!fine) {
+		prompts_complain(o, p, &made);
+		return 1;
+	}
+	fine = unicode_valid(made.text, &bad);
 	if (!fine)
-		complain("%s", made.why);
+		complain("the text, byte %zu: half a surrogate pair, which no tokenizer takes",
+			 bad);
 	else if (o->segments)
 		fine = print_segments(p->m, made.text);
 	else

@@ -46,20 +46,18 @@ static bool
 put_ids(struct tokenize *t, struct slice text, size_t line)
 {
 	bool list = line > 0;
-	char where[32] = "";
+	char where[32] = "", why[TOKENIZER_WHY_BYTES];
 	int r;
 
 	t->ids.n = 0;
 	r = tokenizer_encode(t->tokenizer, t->scratch, text, t->o->special, SIZE_MAX, &t->ids);
 	if (list)
 		snprintf(where, sizeof(where), "line %zu: ", line);
-	if (r == -EILSEQ)
-		complain("%sthe text is not UTF-8%s", where,
-			 list ? ", or has half of a surrogate pair" : "");
-	else if (r < 0)
-		complain("%s%s", where, strerror(-r));
-	if (r < 0)
+	if (r < 0) {
+		tokenizer_trouble(t->tokenizer, t->scratch, r, why, sizeof why);
+		complain("%s: %sthe text: %s", t->o->model, where, why);
 		return false;
+	}
 	if (list)
 		putchar('[');
 	for (size_t i = 0; i < t->ids.n; i++)

@@ -20,6 +20,8 @@ struct aside {
 	struct thread thread[ASIDE_THREADS];
 	struct aside_job *jobs;         /* owned, newest first */
 	uint64_t turn;                  /* of the job begun last */
+	void (*let_go)(struct view_ingress *ingress);
+	struct view_ingress *leaving[ASIDE_THREADS + 1];        /* owned: dead, and read yet */
 };
 
 /* ---- in a thread ---- */
@@ -47,9 +49,12 @@ work(struct aside_job *job, struct native *native, struct prompt_maker *maker)
 		job->read = openai_view_parse(job->body.p, job->body.len, &job->view, &job->why);
 		job->read_ns = clock_mono();
 	} else {
+		prompt_maker_stop(maker, &job->stop);
 		native_make(maker, job->model, native_segments(native), job->route, job->body,
 			    &job->made);
 		keep_ids(job);
+		prompt_maker_stop(maker, NULL);
+		prompt_maker_give_back(maker);
 	}
 }
 
@@ -92,13 +97,15 @@ aside_actor(zsock_t *pipe, void *arg)
 /* ---- in the loop ---- */
 
 int
-aside_new(struct aside **ret, struct native *native)
+aside_new(struct aside **ret, struct native *native,
+	  void (*let_go)(struct view_ingress *ingress))
 {
 	struct aside *a = calloc(1, sizeof *a);
 
 	if (!a)
 		return -ENOMEM;
 	a->native = native;
+	a->let_go = let_go;
 	for (unsigned i = 0; i < ASIDE_THREADS; i++) {
 		a->thread[i].aside = a;
 		a->thread[i].actor = zactor_new(aside_actor, &a->thread[i]);
@@ -131,10 +138,9 @@ aside_free(struct aside **ret)
 	if (!a)
 		return;
 	*ret = NULL;
+	aside_end(a);
 	for (unsigned i = 0; i < ASIDE_THREADS; i++)
-		zactor_destroy(&a->thread[i].actor);    /* ends what it has first */
-	while (a->jobs)
-		job_free(a, a->jobs);
+		zactor_destroy(&a->thread[i].actor);
 	free(a);
 }
 
@@ -192,6 +198,7 @@ feed(struct aside *a)
 		if (j->turn > a->turn)
 			a->turn = j->turn;
 		j->running = true;
+		j->since_ns = clock_mono();
 	}
 }
 
@@ -259,6 +266,25 @@ hear(struct aside *a, struct thread *t, bool wait)
 	return job;
 }
 
+static bool
+is_read(const struct aside *a, const struct view_ingress *from)
+{
+	for (unsigned i = 0; i < ASIDE_THREADS; i++)
+		if (a->thread[i].job && a->thread[i].job->from == from)
+			return true;
+	return false;
+}
+
+static void
+let_go_unread(struct aside *a)
+{
+	for (unsigned i = 0; i < ASIDE_THREADS + 1; i++)
+		if (a->leaving[i] && !is_read(a, a->leaving[i])) {
+			a->let_go(a->leaving[i]);
+			a->leaving[i] = NULL;
+		}
+}
+
 bool
 aside_collect(struct aside *a, struct token_key *ret_key, bool *ret_dropped)
 {
@@ -269,8 +295,10 @@ aside_collect(struct aside *a, struct token_key *ret_key, bool *ret_dropped)
 			continue;
 		*ret_key = aside_key(j->from, j->slot, j->slot_gen);
 		*ret_dropped = j->dropped;
-		if (j->dropped)
+		if (j->dropped) {
 			job_free(a, j);
+			let_go_unread(a);
+		}
 		return true;
 	}
 	return false;
@@ -280,7 +308,11 @@ bool
 aside_late(struct aside *a, mono_ns now, struct token_key *ret_key)
 {
 	for (struct aside_job *j = a->jobs; j; j = j->next) {
-		if (!waits(j) || now < j->since_ns + ASIDE_LATE_NS)
+		if (now < j->since_ns + ASIDE_LATE_NS)
+			continue;
+		if (j->running)
+			atomic_store_explicit(&j->stop, true, memory_order_relaxed);
+		if (!waits(j))
 			continue;
 		*ret_key = aside_key(j->from, j->slot, j->slot_gen);
 		job_free(a, j);
@@ -292,10 +324,12 @@ aside_late(struct aside *a, mono_ns now, struct token_key *ret_key)
 void
 aside_done(struct aside *a, struct aside_job *job)
 {
-	if (job->running)
+	if (job->running) {
 		job->dropped = true;
-	else
+		atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+	} else {
 		job_free(a, job);
+	}
 }
 
 bool
@@ -318,22 +352,33 @@ aside_drop(struct aside *a, const struct view_ingress *from, uint32_t slot,
 }
 
 void
-aside_forget(struct aside *a, const struct view_ingress *from)
+aside_leave(struct aside *a, struct view_ingress *from)
+{
+	unsigned i = 0;
+
+	for (struct aside_job *j = a->jobs, *next; j; j = next) {
+		next = j->next;
+		if (j->from == from)
+			aside_done(a, j);
+	}
+	while (a->leaving[i])           /* each has a thread, so there is room */
+		i++;
+	a->leaving[i] = from;
+	let_go_unread(a);
+}
+
+void
+aside_end(struct aside *a)
 {
 	for (struct aside_job *j = a->jobs, *next; j; j = next) {
 		next = j->next;
-		if (!from || j->from == from)
-			aside_done(a, j);
+		aside_done(a, j);
 	}
 	for (unsigned i = 0; i < ASIDE_THREADS; i++) {
-		struct thread *t = &a->thread[i];
+		struct aside_job *j = a->thread[i].job ? hear(a, &a->thread[i], true) : NULL;
 
-		while (t->job && t->job->dropped && (!from || t->job->from == from)) {
-			struct aside_job *j = hear(a, t, true);
-
-			if (!j)
-				break;
+		if (j)
 			job_free(a, j);
-		}
 	}
+	let_go_unread(a);
 }

@@ -7,13 +7,18 @@
  * Order      ASIDE_THREADS threads, a job at a time each.  Clients take turns: who has had the
  *            fewest lately is next, however many it has waiting; of one client the oldest first.
  *            Threads run on whatever CPU is free and behind the loop where none is.
+ * Bounds     who waits longer than ASIDE_LATE_NS is decided without; ids that take longer are not
+ *            made to their end, and the question is answered by what is known.  What nobody wants
+ *            any more ends soon: when one pass over the body is over.
  * Bytes      are read where they lie, in the slot's region, while a job runs: it must stay until
- *            aside_drop says that nobody reads it, or aside_forget has waited for those who do.
+ *            aside_drop or aside_collect say that nobody reads it; of an ingress that died, until
+ *            let_go.
  * Ownership  a job's results are its own until aside_done or aside_drop.
  * Threads    one calls; those in here touch nothing but the job they were given.
  */
 #pragma once
 #include <czmq.h>
+#include <stdatomic.h>
 
 #include "actors/policy/native.h"
 #include "actors/policy/tokencache.h"
@@ -22,7 +27,7 @@
 
 #define ASIDE_THREADS 2u
 #define ASIDE_BYTES   65536u            /* bodies from here on; less is read in the loop's turn */
-#define ASIDE_LATE_NS 3000000000ull     /* in the queue so long: below timeouts.policyAnswer */
+#define ASIDE_LATE_NS 3000000000ull     /* three of them are below timeouts.policyAnswer */
 
 enum aside_state {
 	ASIDE_READING,                  /* its view is being made, or waits for a thread */
@@ -40,6 +45,7 @@ struct aside_job {
 	enum aside_state state;
 	bool running;                   /* a thread has it */
 	bool dropped;                   /* nobody wants it any more */
+	atomic_bool stop;               /* said to the thread: come to an end */
 	uint8_t client[16];
 	uint64_t turn;
 	mono_ns since_ns;               /* it waits for a thread, or has one */
@@ -54,7 +60,9 @@ struct aside_job {
 
 struct aside;
 
-int aside_new(struct aside **ret, struct native *native);       /* 0, -ENOMEM */
+int aside_new(struct aside **ret, struct native *native,
+	      void (*let_go)(struct view_ingress *ingress));
+	/* let_go: of one that left, once.  0, -ENOMEM. */
 void aside_free(struct aside **ret);
 zsock_t *aside_socket(struct aside *a, unsigned thread);
 	/* Readable when aside_collect has something; borrowed.  ASIDE_THREADS of them. */
@@ -73,12 +81,16 @@ void aside_make(struct aside *a, struct aside_job *job, const struct model *mode
 bool aside_collect(struct aside *a, struct token_key *ret_key, bool *ret_dropped);
 	/* One job is READ or MADE; dropped: it is gone, and its bytes are read by nobody now. */
 bool aside_late(struct aside *a, mono_ns now, struct token_key *ret_key);
-	/* One that no thread has come to for ASIDE_LATE_NS is gone: decide without. */
+	/* One that no thread has come to for ASIDE_LATE_NS is gone: decide without.  A thread that
+	 * makes ids for so long is stopped besides. */
 
 void aside_done(struct aside *a, struct aside_job *job);        /* its question is answered */
 bool aside_drop(struct aside *a, const struct view_ingress *from, uint32_t slot,
 		struct token_key *ret_key);
 	/* Its question is taken back.  True: a thread reads its bytes yet; aside_collect will tell
 	 * when not, under *ret_key. */
-void aside_forget(struct aside *a, const struct view_ingress *from);
-	/* All of that ingress, whose memory goes: waits for those that run (NULL: of all). */
+void aside_leave(struct aside *a, struct view_ingress *from);
+	/* All of that ingress, which is dead: takes it, and lets it go when no thread reads there,
+	 * now or in aside_collect. */
+void aside_end(struct aside *a);
+	/* All of everybody: when it returns nobody reads. */

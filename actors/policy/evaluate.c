@@ -259,7 +259,7 @@ find_tokens(struct evaluate *e, struct question *q, bool failed, mono_ns now,
 
 	if (!q->text || tokens_find(e->tokens, &about, &q->found, ret_key))
 		return STEP_FOUND;
-	return STEP_WAIT;
+	return q->found.aside && !what_aside(e, q, ret_key) ? STEP_FOUND : STEP_WAIT;
 }
 
 /* All that is to be known of the request itself, room by room. */

@@ -39,6 +39,7 @@ native_new(struct native **ret, uint32_t n_sets)
 		native_free(&n);
 		return -ENOMEM;
 	}
+	prompt_maker_bounds(n->maker, NATIVE_LOOP_STEPS, NATIVE_LOOP_BYTES);
 	*ret = n;
 	return 0;
 }
@@ -155,11 +156,13 @@ native_make(struct prompt_maker *maker, const struct model *model, struct segmen
 	*ret = (struct native_made){.ids = NULL};
 	if (prompt_make(maker, model, segments, route, body, max, &made) < 0) {
 		snprintf(ret->why, sizeof ret->why, "out of memory");
+		ret->settled = ret->too_much = true;
 		return;
 	}
 	snprintf(ret->why, sizeof ret->why, "%s", made.why ? made.why : "");
 	ret->whole = made.end == PROMPT_EXACT;
-	ret->refused = made.end == PROMPT_REFUSED;
+	ret->too_much = made.end == PROMPT_TOO_MUCH;
+	ret->settled = made.end == PROMPT_REFUSED || ret->too_much;
 	if (made.n_prompts == 0)
 		return;
 	ret->ids = made.prompts[0].ids;

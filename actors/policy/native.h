@@ -3,7 +3,8 @@
  * Models     one MODEL segment (common/models.h) a set that has a tokenizer, taken at birth; sets
  *            of one folder share one.  A set without a usable one has a reason instead.
  * Segments   one cache of segments' ids for all models and threads (prompt/segments.h).
- * Maker      one a thread: the loop's own is in here, the others have theirs (aside.h).
+ * Maker      one a thread: the loop's own is in here, and stops where others would have to wait
+ *            for it; threads have theirs (aside.h).
  * Ownership  what native_make() gave is the maker's, good until its next call.
  * Threads    models and cache: any, once the last is taken.
  */
@@ -13,6 +14,8 @@
 
 #define NATIVE_CACHE_BYTES (64u << 20)
 #define NATIVE_IDS_MAX     (2u << 20)   /* tokens, where nothing says how many a model takes */
+#define NATIVE_LOOP_STEPS  200000u      /* of a template, some 10 ms; more: beside the loop */
+#define NATIVE_LOOP_BYTES  (16u << 20)
 #define NATIVE_WHY         80u          /* a reason's room, the 0 with it; longer ones are cut */
 
 struct native_made {
@@ -20,7 +23,8 @@ struct native_made {
 	size_t n;
 	uint64_t all;                   /* tokens of all prompts, as far as they are known */
 	bool whole;                     /* all of every prompt is */
-	bool refused;                   /* the engine will not take it: there is nothing to ask */
+	bool settled;                   /* nobody is to be asked: the engine refuses it, or .. */
+	bool too_much;                  /* .. it is more work than this maker may do */
 	char why[NATIVE_WHY];           /* "": whole */
 };
 

@@ -406,9 +406,11 @@ peer_remove(struct policy *me, struct peer *p)
 		}
 	if (p->view) {
 		waiting_forget(&me->waiting, p->view);
+		view_take(&me->view, p->view);
 		if (me->aside)
-			aside_forget(me->aside, p->view);
-		view_remove(&me->view, p->view);
+			aside_leave(me->aside, p->view);
+		else
+			view_ingress_free(p->view);
 	}
 	half_free(&p->half);
 	if (p->sock) {
@@ -645,7 +647,7 @@ policy_on_drain(void *priv, mono_ns deadline)
 				(zsock_events(me->peer[i]->sock) & ZMQ_POLLIN); rounds++)
 			on_ingress(me->actor, me->peer[i]);
 	if (me->aside)
-		aside_forget(me->aside, NULL);  /* nobody reads a body that is answered for */
+		aside_end(me->aside);   /* nobody reads a body that is answered for */
 	decide_waiting(me, true, NULL, true);
 	while (waiting_first(&me->waiting, false, NULL, &w)) {
 		struct peer *p = peer_of(me, w.from);
@@ -724,7 +726,7 @@ open_models(struct policy *me)
 			log_warn("tokens set=%s: not made here: %s", m->sets[i].name,
 				 native_why(me->native, i));
 	if (r == 0)
-		r = aside_new(&me->aside, me->native);
+		r = aside_new(&me->aside, me->native, view_ingress_free);
 	return r < 0 ? pm_open_failed(me->actor, "models", r) : 0;
 }
 

@@ -80,14 +80,14 @@ prompt_may_hit(const struct openai_view *view, const char *body)
 }
 
 bool
-prompt_salt(struct prompt *p, const struct openai_view *view, struct slice *ret)
+prompt_salt(struct prompt *p, const struct openai_view *view, const char *body, struct slice *ret)
 {
 	*ret = (struct slice){NULL, 0};
 	if (!view->cache_salt.raw.p)
-		return true;
+		return openai_field(view, body, OPENAI_FIELD_CACHE_SALT).len == 0;
 	ssize_t n = json_unescape(&view->cache_salt, p->salt, sizeof p->salt);
 
-	if (n < 0)
+	if (n < 0 || !openai_salt_fits(slice_of(p->salt, (size_t)n)))
 		return false;
 	*ret = (struct slice){p->salt, (size_t)n};
 	return true;

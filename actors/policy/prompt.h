@@ -23,8 +23,9 @@ void prompt_free(struct prompt **ret);
 
 bool prompt_may_hit(const struct openai_view *view, const char *body);
 	/* False: no cached block can serve it, or its blocks depend on bytes we do not hash. */
-bool prompt_salt(struct prompt *p, const struct openai_view *view, struct slice *ret);
-	/* cache_salt, unescaped; {NULL, 0} when absent.  False: absurdly long. */
+bool prompt_salt(struct prompt *p, const struct openai_view *view, const char *body,
+		 struct slice *ret);
+	/* cache_salt, unescaped; {NULL, 0} when absent.  False: the engine will refuse it.  */
 bool prompt_ids(struct prompt *p, const struct openai_view *view, const char *body,
 		const uint32_t **ret_ids, size_t *ret_n);
 	/* The client gave ids: those of the first prompt. */

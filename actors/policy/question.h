@@ -74,6 +74,8 @@ const struct http1_request *question_head(struct evaluate *e, struct question *q
 enum step what_find(struct evaluate *e, struct question *q, bool failed, struct msg_answer *answer);
 	/* body, form, pin, model and q->text.  WAIT: until aside has read the body; failed: it is
 	 * read here instead. */
+bool what_aside(struct evaluate *e, const struct question *q, struct token_key *ret_key);
+	/* A thread begins with q->text, under *ret_key.  False: no memory. */
 void answer_choice(struct evaluate *e, const struct question *q, struct msg_answer *answer);
 	/* q->order as the answer's candidates; what they are told, and what kvevents will be. */
 uint32_t answer_uncached(const struct gather_candidate *c);     /* tokens */

@@ -161,9 +161,17 @@ find_native(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 		if (q->job->state != ASIDE_MADE)
 			return WAITS;
 		made = q->job->made;
+	} else if (t->aside && q->body.len >= ASIDE_BYTES) {
+		note(f, "no thread came to its tokens in time");
+		return MADE;
 	} else {
 		native_make(native_maker(t->native), model, native_segments(t->native), q->route,
 			    q->body, &made);
+		f->aside = made.too_much && t->aside && !q->failed;
+		if (f->aside) {
+			note(f, "%s", made.why);
+			return WAITS;
+		}
 	}
 	count_add(t->process, made.n > 0 ? COUNTER_tokens_native : COUNTER_tokens_native_none, 1);
 	if (made.n > 0) {
@@ -173,7 +181,7 @@ find_native(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 		return MADE;
 	}
 	note(f, "%s", made.why);
-	return made.refused ? MADE : NOT_MADE;
+	return made.settled ? MADE : NOT_MADE;
 }
 
 /* ---- asked of a worker ---- */
@@ -282,8 +290,8 @@ tokens_find(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 		.prompt = {.tokens = (uint32_t)(q->body.len / BYTES_PER_TOKEN),
 			   .hashed = prompt_may_hit(q->view, q->body.p)},
 	};
-	if (!prompt_salt(t->prompt, q->view, &ret->prompt.salt)) {
-		note(ret, "cache_salt is too long");
+	if (!prompt_salt(t->prompt, q->view, q->body.p, &ret->prompt.salt)) {
+		note(ret, "cache_salt is none that the engine takes");
 		ret->prompt.hashed = false;
 		return true;
 	}
@@ -295,7 +303,7 @@ tokens_find(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 	case MADE:
 		return true;
 	case WAITS:
-		*ret_key = q->job_key;
+		*ret_key = q->job_key;  /* none yet where ret->aside */
 		return false;
 	case NOT_MADE:
 		break;

@@ -2,7 +2,10 @@
  *
  * In order   ids that the client gave; ids made here by the model of the first set that has one and
  *            is not known to tokenize otherwise (shm/trust.h MISMATCH); a worker's /tokenize, by
- *            content cached (tokensource.h); none.  What the engine will refuse is asked of nobody.
+ *            content cached (tokensource.h); none.  What the engine will refuse,
+ *            and what was too much work here, is asked of nobody.
+ * Loop       what takes long is not done in it: bodies of ASIDE_BYTES, and templates that work too
+ *            long (native.h).
  * Waiting    false from tokens_find: a worker's answer or a thread (aside.h) brings the ids, under
  *            *ret_key; ask again then.
  * Note       why not all of the prompt is known, or why another source was not asked: for explain.
@@ -33,6 +36,7 @@ struct tokens_found {
 	uint32_t whole;                 /* tokens of all prompts; 0: only estimated */
 	uint32_t exact;                 /* of the first: surely the engine's, from the start */
 	uint8_t trust;                  /* NATIVE: enum trust_state of that model */
+	bool aside;                     /* it is work for a thread: ask again with a job */
 	char note[JOURNAL_NOTE];
 };
 

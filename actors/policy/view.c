@@ -103,7 +103,7 @@ view_add(struct view *view, struct view_ingress **ingress)
 }
 
 void
-view_remove(struct view *view, struct view_ingress *ingress)
+view_take(struct view *view, struct view_ingress *ingress)
 {
 	for (unsigned i = 0; i < view->n_ingress; i++)
 		if (view->ingress[i] == ingress) {
@@ -112,10 +112,22 @@ view_remove(struct view *view, struct view_ingress *ingress)
 		}
 	set_changed(view);
 	overlay_stream_close(view->overlay, &ingress->stream);
+}
+
+void
+view_ingress_free(struct view_ingress *ingress)
+{
 	column_detach(&ingress->column);
 	slots_detach(&ingress->slots);
 	arena_detach(&ingress->arena);
 	free(ingress);
+}
+
+void
+view_remove(struct view *view, struct view_ingress *ingress)
+{
+	view_take(view, ingress);
+	view_ingress_free(ingress);
 }
 
 struct view_ingress *

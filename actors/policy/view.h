@@ -78,6 +78,9 @@ int view_add(struct view *view, struct view_ingress **ingress);
 	 * -ENOMEM. */
 void view_remove(struct view *view, struct view_ingress *ingress);
 	/* Discards its stream, unmaps and frees it. */
+void view_take(struct view *view, struct view_ingress *ingress);
+	/* The first half of that: it counts no more, and is the caller's. */
+void view_ingress_free(struct view_ingress *ingress);           /* the second */
 struct view_ingress *view_find(const struct view *view, uint32_t incarnation);  /* NULL */
 
 int view_documents(struct view *view, const struct manifest *manifest);

@@ -181,6 +181,23 @@ read_form(struct evaluate *e, struct question *q, const char *body, struct msg_a
 	return true;
 }
 
+/* A thread begins with this body.  NULL: no memory. */
+static struct aside_job *
+begin_aside(struct evaluate *e, const struct question *q, const char *body)
+{
+	count_add(e->process, COUNTER_bodies_aside, 1);
+	return aside_read(tokens_aside(e->tokens), q->from, q->ask->slot, q->ask->slot_gen,
+			  (enum openai_route)q->slot->route,
+			  (struct slice){body, q->slot->body_len}, q->slot->peer_addr);
+}
+
+bool
+what_aside(struct evaluate *e, const struct question *q, struct token_key *ret_key)
+{
+	*ret_key = aside_key(q->from, q->ask->slot, q->ask->slot_gen);
+	return begin_aside(e, q, q->text) != NULL;
+}
+
 /* The view of the body, made here or elsewhere.  False: refused, or q->waits. */
 static bool
 read_body(struct evaluate *e, struct question *q, const char *body, bool tokens_failed,
@@ -190,14 +207,10 @@ read_body(struct evaluate *e, struct question *q, const char *body, bool tokens_
 	const char *why = NULL;
 	int r;
 
-	if (aside && q->slot->body_len >= ASIDE_BYTES)
+	if (aside)
 		q->job = aside_find(aside, q->from, q->ask->slot, q->ask->slot_gen);
-	if (aside && q->slot->body_len >= ASIDE_BYTES && !q->job && !tokens_failed) {
-		count_add(e->process, COUNTER_bodies_aside, 1);
-		q->job = aside_read(aside, q->from, q->ask->slot, q->ask->slot_gen,
-				    (enum openai_route)q->slot->route,
-				    (struct slice){body, q->slot->body_len}, q->slot->peer_addr);
-	}
+	if (aside && q->slot->body_len >= ASIDE_BYTES && !q->job && !tokens_failed)
+		q->job = begin_aside(e, q, body);
 	if (q->job && q->job->state == ASIDE_READING) {
 		q->waits = true;
 		return false;

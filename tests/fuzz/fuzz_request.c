@@ -60,7 +60,7 @@ check(const struct model *m, const struct prompt_made *made)
 {
 	size_t vocabulary = tokenizer_vocabulary(model_tokenizer(m));
 
-	if (made->end > PROMPT_UNKNOWN || (made->end != PROMPT_EXACT && !made->why[0]) ||
+	if (made->end > PROMPT_TOO_MUCH || (made->end != PROMPT_EXACT && !made->why[0]) ||
 	    (made->end == PROMPT_EXACT && (made->why[0] || !made->n_prompts)))
 		abort();
 	for (size_t i = 0; i < made->n_prompts; i++) {

@@ -1,6 +1,6 @@
 """The demo model's files are what its script makes; Hugging Face and jinja2 make of it what is recorded.
 An emulated engine of its folder makes those tokens of prompts and conversations, and counts them.
-Usage: demo_model.py files|peers|engine"""
+Usage: demo_model.py files|peers|engine|commands"""
 import filecmp, importlib, json, os, pathlib, subprocess, sys, tempfile, urllib.error, urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -75,4 +75,23 @@ def engine():
         emulator.wait()
 
 
-{"files": files, "peers": peers, "engine": engine}[sys.argv[1]]()
+def commands():
+    """What the commands say of requests that they make nothing of: which it is, and why."""
+    binary = pathlib.Path(os.environ.get("PM_BIN", ROOT / "build/release/bin")) / "pointsctl"
+
+    def says(command, body, *options):
+        r = subprocess.run([binary, command, "--model", MODEL, *options], input=json.dumps(body), capture_output=True,
+                           text=True, timeout=60)
+        assert r.returncode == 1 and r.stdout == "", r
+        return r.stderr
+    blocks = ("--block-size", "16")
+    assert "--route completions?" in says("blocks", {"prompt": "a"}, *blocks)
+    assert "--route responses?" in says("render", {"input": "a"})
+    assert "--route" not in says("blocks", {"prompt": "a"}, *blocks, "--route", "chat")
+    assert "--route" not in says("blocks", {"messages": []}, *blocks)
+    half = {"messages": [{"role": "user", "content": "a\ud83db"}]}
+    assert "half a surrogate pair" in says("render", half) and "half a surrogate pair" in says("blocks", half, *blocks)
+    assert "cache_salt" in says("blocks", {"messages": [{"role": "user", "content": "a"}], "cache_salt": "a/b"}, *blocks)
+
+
+{"files": files, "peers": peers, "engine": engine, "commands": commands}[sys.argv[1]]()

@@ -186,6 +186,14 @@ def folders():
         assert source()["token_source"] == "native" and models_kept(house) == kept
         assert said(house, "from the store") >= 1 and said(house, "model: made") == made + 1
 
+        # A pipe in its place holds nobody up: it is made anew.
+        house.stop()
+        (house.run / "models" / kept[0]).unlink()
+        os.mkfifo(house.run / "models" / kept[0])
+        house.start()
+        assert source()["token_source"] == "native" and (house.run / "models" / kept[0]).is_file()
+        assert said(house, "model: made") == made + 2
+
 
 HUGE = 20 << 20                         # more than the house takes in a second, with all that it does with one
 
@@ -242,6 +250,10 @@ def order():
         assert told["token_source"] == "native" and told["prompt_tokens"] is None, told
         assert told["token_note"], told
         assert min(whens) < max(when), (whens, when)            # asked after them, decided before (turns: unit.aside)
+        # No small one waited as long as the quickest of them took.
+        slowest = max(decision(house, headers)["stages"]["total_us"] for _, _, headers in small)
+        quickest = min(decision(house, a[2])["stages"]["total_us"] for a in [*answers, other])
+        assert slowest < quickest, (slowest, quickest)
         assert {p["pid"]: p["role"] for p in house.stat()["processes"]} == everybody, house.tail()
 
         # Clients that go away while their prompts are read: each byte is given back.
@@ -266,6 +278,20 @@ def order():
         answers = [answer_of(c) for c, _ in big]
         assert all(status == 400 for status, _, _ in answers), answers
         assert house.chat("still here?")[0] == 200
+
+        # An ingress dies while they are read: its memory goes when the threads are through, and nobody dies of it.
+        policies = house.pids("policy")
+        big = [begin(house, huge(house, n)) for n in range(2)]
+        before = sum_of(house, "bodies_aside")
+        for c, rest in big:
+            c.sendall(rest)
+        h.until("some to be read", lambda: sum_of(house, "bodies_aside") > before)
+        dead = house.kill("ingress")
+        h.until("its successor", lambda: dead not in house.pids("ingress") and house.pids("ingress", "ready"))
+        for c, _ in big:
+            c.close()
+        assert house.chat("still here?")[0] == 200
+        assert house.pids("policy") == policies, house.tail()
 
 
 {"turns": turns, "folders": folders, "huge": order}[sys.argv[1]]()

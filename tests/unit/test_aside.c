@@ -11,6 +11,16 @@
 static struct view_ingress first = {.incarnation = 5}, second = {.incarnation = 6};
 static const uint8_t alice[16] = {1}, bob[16] = {2};
 
+static struct view_ingress *left;
+static unsigned n_left;
+
+static void
+let_go(struct view_ingress *ingress)
+{
+	left = ingress;
+	n_left++;
+}
+
 /* {"model":"m","prompt":"aaa.."} of that many bytes. */
 static struct slice
 body_of(size_t len)
@@ -56,7 +66,7 @@ Test(aside, a_body_is_read_elsewhere_and_its_view_kept_until_it_is_done_with)
 	struct aside_job *j;
 	bool dropped;
 
-	cr_assert_eq(aside_new(&a, NULL), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
 	j = read_one(a, &first, 3, body, alice);
 	cr_assert_eq(j->state, ASIDE_READING);
 	cr_assert_eq(aside_find(a, &first, 3, 1), j);
@@ -82,7 +92,7 @@ Test(aside, clients_take_turns_however_much_one_of_them_has_waiting)
 	struct token_key key;
 	bool dropped;
 
-	cr_assert_eq(aside_new(&a, NULL), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
 	for (uint32_t i = 0; i < 6; i++)
 		of_alice[i] = read_one(a, &first, i + 1, body, alice);
 	of_bob = read_one(a, &first, 9, body, bob);
@@ -109,7 +119,7 @@ Test(aside, bytes_that_are_asked_back_are_given_back_when_nobody_reads_them)
 	struct aside *a;
 	bool dropped, running;
 
-	cr_assert_eq(aside_new(&a, NULL), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
 	for (uint32_t slot = 1; slot <= 4; slot++)
 		read_one(a, &first, slot, body, alice);
 	cr_assert(!aside_drop(a, &first, 4, &told), "it had not begun: nobody reads it");
@@ -132,28 +142,54 @@ Test(aside, bytes_that_are_asked_back_are_given_back_when_nobody_reads_them)
 	free((void *)(uintptr_t)body.p);
 }
 
-Test(aside, an_ingress_that_goes_is_waited_for_and_no_other)
+Test(aside, an_ingress_that_dies_is_let_go_when_no_thread_reads_it_and_nobody_waits_for_that)
 {
 	struct slice body = body_of(LARGE), other = body_of(LARGE);
 	struct aside *a;
 	struct token_key key;
 	bool dropped;
 
-	cr_assert_eq(aside_new(&a, NULL), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
 	for (uint32_t slot = 1; slot <= 4; slot++)
 		read_one(a, &first, slot, body, alice);
 	read_one(a, &second, 1, other, bob);
-	aside_forget(a, &first);
+	aside_leave(a, &first);
+	cr_assert_eq(n_left, 0, "two threads read it");
+	cr_assert_null(aside_find(a, &first, 1, 1));
+	for (unsigned n = 0; n < 2;) {
+		cr_assert_eq(n_left, 0);
+		collect(a, &key, &dropped);
+		n += dropped;
+	}
+	cr_assert_eq(n_left, 1);
+	cr_assert_eq(left, &first);
 	memset((void *)(uintptr_t)body.p, 0, body.len); /* as unmapped as a test can make it */
 	free((void *)(uintptr_t)body.p);
-	cr_assert_null(aside_find(a, &first, 1, 1));
-	collect(a, &key, &dropped);
-	cr_assert(!dropped);
-	cr_assert_eq(aside_find(a, &second, 1, 1)->state, ASIDE_READ);
-	aside_forget(a, NULL);
+	while (aside_find(a, &second, 1, 1)->state != ASIDE_READ)
+		collect(a, &key, &dropped);
+	aside_leave(a, &second);
+	cr_assert_eq(n_left, 2, "nobody reads it");
 	cr_assert_null(aside_find(a, &second, 1, 1));
 	aside_free(&a);
 	free((void *)(uintptr_t)other.p);
+}
+
+Test(aside, when_all_has_ended_nobody_reads)
+{
+	struct slice body = body_of(LARGE);
+	struct aside *a;
+
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
+	for (uint32_t slot = 1; slot <= 3; slot++)
+		read_one(a, &first, slot, body, alice);
+	read_one(a, &second, 1, body, bob);
+	aside_leave(a, &first);
+	aside_end(a);
+	cr_assert_eq(n_left, 1);
+	memset((void *)(uintptr_t)body.p, 0, body.len);
+	free((void *)(uintptr_t)body.p);
+	cr_assert_null(aside_find(a, &second, 1, 1));
+	aside_free(&a);
 }
 
 Test(aside, what_no_thread_comes_to_is_given_up_and_what_one_reads_is_not)
@@ -163,7 +199,7 @@ Test(aside, what_no_thread_comes_to_is_given_up_and_what_one_reads_is_not)
 	struct token_key key;
 	bool dropped;
 
-	cr_assert_eq(aside_new(&a, NULL), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
 	for (uint32_t slot = 1; slot <= 4; slot++)
 		read_one(a, &first, slot, body, alice);
 	cr_assert(!aside_late(a, clock_mono(), &key));

@@ -83,10 +83,16 @@ Test(jinja, what_cannot_be_loaded_is_refused)
 
 Test(jinja, endless_templates_end)
 {
+	atomic_bool stop = true;
+
 	options.max_steps = 100000;
 	fails("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
 	      "{}", -E2BIG, 1, "too long");
 	options.max_steps = 0;
+	options.stop = &stop;
+	fails("{% for i in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}",
+	      "{}", -E2BIG, 1, "stopped");
+	options.stop = NULL;
 	fails("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", -E2BIG, 1, "RecursionError");
 	fails("{{ 'x' * 4000000000 }}", "{}", -ENOMEM, 1, "memory");
 	fails("{% for i in range(999) %}{{ 'x' * 10000 }}{% endfor %}", "{}", -ENOSPC, 1, "longer");
@@ -143,6 +149,12 @@ Test(jinja, numbers_beyond_a_float_are_compared_exactly_and_never_divided_inexac
 	fails("{{ odd / 3 }}", context, -EINVAL, 1, "beyond 53 bits");
 	fails("{{ 3 / odd }}", context, -EINVAL, 1, "beyond 53 bits");
 	fails("{{ big / 3 }}", context, -EINVAL, 1, "beyond 64 bits");
+}
+
+Test(jinja, a_text_of_any_length_is_a_number_if_it_is_one)
+{
+	gives("{{ ('0' * 600 ~ '1.5')|float }}{{ ('9' * 400)|float }}", "{}", "1.5inf");
+	gives("{{ ('1_0' ~ ' ' * 600)|float }}{{ ('x' * 600)|float(7) }}", "{}", "10.07");
 }
 
 Test(jinja, an_infinite_number_has_no_integer_but_its_text_has_the_default)

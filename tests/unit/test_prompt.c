@@ -168,22 +168,61 @@ Test(prompt, requests_that_cannot_hit_or_hold_media_are_known)
 	cr_assert_not(may_hit("{\"prompt\":[1],\"truncate_prompt_tokens\":-1}"));
 }
 
-Test(prompt, the_salt_is_unescaped_and_bounded)
+/* The salt of a body that the engine takes; NULL: none is given. */
+static void
+salts(struct prompt *p, const char *body, const char *expected)
 {
+	struct openai_view v = view_of(body);
+	struct slice salt;
+
+	cr_assert(prompt_salt(p, &v, body, &salt), "%s", body);
+	cr_assert(expected ? slice_eq_str(salt, expected) : salt.p == NULL, "%s", body);
+}
+
+Test(prompt, a_salt_is_unescaped_and_one_that_the_engine_refuses_is_none)
+{
+	static const char *const refused[] = {
+		"{\"cache_salt\":\"\"}", "{\"cache_salt\":5}", "{\"cache_salt\":[\"a\"]}",
+		"{\"cache_salt\":false}", "{\"cache_salt\":\"a@b\"}", "{\"cache_salt\":\"a\\/b\"}",
+		"{\"cache_salt\":\"\\\\\"}", "{\"cache_salt\":\"a\\u0000\"}",
+	};
 	char body[3000];
-	struct openai_view v = view_of("{\"cache_salt\":\"a\\u0041\"}");
+	struct prompt *p;
+
+	prompt_new(&p);
+	salts(p, "{\"cache_salt\":\"a\\u0041\"}", "aA");
+	salts(p, "{\"cache_salt\":null}", NULL);
+	salts(p, "{}", NULL);
+	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+		struct openai_view v = view_of(refused[i]);
+		struct slice salt;
+
+		cr_assert_not(prompt_salt(p, &v, refused[i], &salt), "%s", refused[i]);
+	}
+	for (int n = 127; n < 3000 - 20; n = n < 129 ? n + 1 : n * 4) {
+		snprintf(body, sizeof body, "{\"cache_salt\":\"%0*d\"}", n, 0);
+		struct openai_view v = view_of(body);
+		struct slice salt;
+
+		cr_assert_eq(prompt_salt(p, &v, body, &salt), n <= 128, "%d", n);
+	}
+	prompt_free(&p);
+}
+
+Test(prompt, a_salt_is_counted_in_characters)
+{
+	char body[1200] = "{\"cache_salt\":\"";
+	struct openai_view v;
 	struct prompt *p;
 	struct slice salt;
 
 	prompt_new(&p);
-	cr_assert(prompt_salt(p, &v, &salt));
-	cr_assert(slice_eq_str(salt, "aA"));
-	v = view_of("{\"cache_salt\":null}");
-	cr_assert(prompt_salt(p, &v, &salt));
-	cr_assert_null(salt.p);
-	snprintf(body, sizeof body, "{\"cache_salt\":\"%02000d\"}", 0);
+	for (int i = 0; i < 128; i++)
+		strcat(body, "\xf0\x9f\x9a\x82");
+	strcat(body, "\"}");
 	v = view_of(body);
-	cr_assert_not(prompt_salt(p, &v, &salt));
+	cr_assert(prompt_salt(p, &v, body, &salt));
+	cr_assert_eq(salt.len, 512);
 	prompt_free(&p);
 }
 

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/prompt/bpe.h"
 #include "actors/common/prompt/ids.h"
-#include "actors/common/prompt/request.h"
+#include "actors/common/prompt/request_private.h"
 #include "actors/common/prompt/segments.h"
 #include "actors/common/prompt/tokenizer.h"
 #include "tests/unit/model_world.h"
@@ -108,7 +109,7 @@ ends(enum prompt_end end, const char *part)
 {
 	cr_assert_eq(made.end, end, "%s: %s", prompt_end_name(made.end), made.why);
 	cr_assert(strstr(made.why, part), "%s", made.why);
-	if (end == PROMPT_REFUSED || end == PROMPT_UNKNOWN)
+	if (end == PROMPT_REFUSED || end == PROMPT_UNKNOWN || end == PROMPT_TOO_MUCH)
 		cr_assert_eq(made.n_prompts, 0);
 }
 
@@ -460,5 +461,55 @@ Test(request, rq05_rq10_rq12_odd_numbers_nulls_and_bodies_that_are_none)
 	}
 	make(m, OPENAI_CHAT, "\xef\xbb\xbf{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
 	ends(PROMPT_EXACT, "");
+	model_close(&m);
+}
+
+/* --- bounds -------------------------------------------------------------------------------- */
+
+static char *
+long_prompt(size_t len, const char *word)
+{
+	char *body = malloc(len + 64);
+	size_t n = (size_t)sprintf(body, "{\"model\":\"m\",\"prompt\":\""), w = strlen(word);
+
+	for (; n < len; n += w)
+		memcpy(body + n, word, w);
+	strcpy(body + n, "\"}");
+	return body;
+}
+
+Test(request, a_word_of_megabytes_is_too_much_work_and_what_it_took_is_given_back)
+{
+	struct model *m = chatml(0);
+	char *body = long_prompt(BPE_PIECE_MAX + 100, "a");
+
+	make(m, OPENAI_COMPLETIONS, body);
+	ends(PROMPT_TOO_MUCH, "for too long");
+	free(body);
+	body = long_prompt(PROMPT_KEEP_BYTES, "a b");
+	make(m, OPENAI_COMPLETIONS, body);
+	ends(PROMPT_EXACT, "");
+	cr_assert_gt(maker->ids.cap * sizeof maker->ids.id[0], PROMPT_KEEP_BYTES);
+	prompt_maker_give_back(maker);
+	cr_assert_leq(maker->ids.cap * sizeof maker->ids.id[0], PROMPT_KEEP_BYTES);
+	make(m, OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a b\"}");
+	ends(PROMPT_EXACT, "");
+	free(body);
+	model_close(&m);
+}
+
+Test(request, who_is_stopped_ends_without_ids_and_works_on_with_the_next)
+{
+	struct model *m = chatml(0);
+	char *body = long_prompt(1u << 20, "word ");
+	atomic_bool stop = true;
+
+	prompt_maker_stop(maker, &stop);
+	make(m, OPENAI_COMPLETIONS, body);
+	ends(PROMPT_TOO_MUCH, "stopped");
+	stop = false;
+	make(m, OPENAI_COMPLETIONS, body);
+	ends(PROMPT_EXACT, "");
+	free(body);
 	model_close(&m);
 }

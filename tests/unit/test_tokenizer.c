@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "actors/common/prompt/tokenizer.h"
 #include "actors/common/prompt/tokenizer_compile.h"
@@ -107,8 +108,6 @@ Test(tokenizer, of_added_tokens_the_leftmost_is_taken_and_of_those_the_longest)
 	IS(&j, "x<a>y", "23 29 24");
 	IS(&j, "<a><b>", "30");
 	IS(&j, "<a><a><b><b><", "29 30 31");
-	cr_assert_eq(tokenizer_added(j.t, SLICE_LIT("<a><b>")), 30);
-	cr_assert_eq(tokenizer_added(j.t, SLICE_LIT("<a")), TOKENIZER_NONE);
 	gone(&j);
 }
 
@@ -369,6 +368,10 @@ Test(tokenizer, what_is_not_reproduced_is_refused_with_the_reason)
 		 -ENOTSUP},
 		{"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{}}",
 		 "BertProcessing", -ENOTSUP},
+		{"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"  \"},\"model\":{}}",
+		 "not one character", -EINVAL},
+		{"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},"
+		 "\"added_tokens\":[{\"id\":1}]}", "without content", -EINVAL},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -384,20 +387,98 @@ Test(tokenizer, what_is_not_reproduced_is_refused_with_the_reason)
 	}
 }
 
-Test(tokenizer, a_pattern_that_cannot_be_run_is_refused_on_opening)
+Test(tokenizer, a_pattern_that_cannot_be_run_is_refused_and_named)
 {
-	char *json = letters(",\"pre_tokenizer\":" SPLIT("{\"Regex\":\"(\"}", "Isolated", "false"));
+	char *json = letters(",\"pre_tokenizer\":"
+			     SPLIT("{\"Regex\":\"ab(\"}", "Isolated", "false"));
 	struct tokenizer_source s = {.form = TOKENIZER_JSON, .file = slice_str(json)};
 	char why[TOKENIZER_WHY_BYTES];
-	const char *trouble = NULL;
-	struct tokenizer *t;
 	void *bytes;
 	size_t len;
 
-	cr_assert_eq(tokenizer_compile(&s, &bytes, &len, why, sizeof(why)), 0);
-	cr_assert_eq(tokenizer_open(bytes, len, &t, &trouble), -ENOTSUP);
-	cr_assert_not_null(trouble);
+	cr_assert_eq(tokenizer_compile(&s, &bytes, &len, why, sizeof(why)), -ENOTSUP);
+	cr_assert(strstr(why, "the pattern ab(, byte 3: "), "%s", why);
+	free(json);
+}
+
+/* What an encoding that must fail ends with; why: what is said of it. */
+static int
+fails_by(struct subject *j, struct slice text, char why[static TOKENIZER_WHY_BYTES])
+{
+	struct ids ids = {0};
+	int r = tokenizer_encode(j->t, j->s, text, false, SIZE_MAX, &ids);
+
+	tokenizer_trouble(j->t, j->s, r, why, TOKENIZER_WHY_BYTES);
+	ids_free(&ids);
+	return r;
+}
+
+Test(tokenizer, a_pattern_that_searches_for_too_long_is_named_with_what_befell_it)
+{
+	struct subject j = open_letters(",\"pre_tokenizer\":" SPLIT(
+		"{\"Regex\":\"(?:a|a)*(?:b|c)\"}", "Isolated", "false"));
+	char why[TOKENIZER_WHY_BYTES], text[400];
+
+	memset(text, 'a', sizeof(text));
+	cr_assert_eq(fails_by(&j, slice_of(text, sizeof(text)), why), -ETIME);
+	cr_assert(strstr(why, "pattern (?:a|a)*(?:b|c) searches it for too long"), "%s", why);
+	gone(&j);
+}
+
+#define TWICE(one, two) \
+	"{\"type\":\"Replace\",\"pattern\":{\"String\":\"" one "\"},\"content\":\"" two "\"}"
+
+/* Six of these make a hundred million characters of one. */
+#define DOUBLE(one, two) TWICE(one, two two two two two two two two two two two two two two two)
+#define BOMB "{\"type\":\"Sequence\",\"normalizers\":[" DOUBLE("a", "b") "," DOUBLE("b", "c") "," \
+	DOUBLE("c", "d") "," DOUBLE("d", "e") "," DOUBLE("e", "f") "," DOUBLE("f", "g") "]}"
+
+Test(tokenizer, normalizers_that_would_fill_memory_are_stopped_and_named)
+{
+	struct subject j = open_letters(",\"normalizer\":" BOMB);
+	char why[TOKENIZER_WHY_BYTES];
+
+	IS(&j, "g", "6");
+	cr_assert_eq(fails_by(&j, SLICE_LIT("aaaaaaaa"), why), -EOVERFLOW);
+	cr_assert(strstr(why, "normalizers make more than 16 times"), "%s", why);
+	gone(&j);
+}
+
+Test(tokenizer, an_added_token_that_normalizers_blow_up_is_refused)
+{
+	char *json = letters(",\"normalizer\":" BOMB ",\"added_tokens\":["
+			     TOKEN(29, "aaa", NORMAL) "]");
+	struct tokenizer_source s = {.form = TOKENIZER_JSON, .file = slice_str(json)};
+	char why[TOKENIZER_WHY_BYTES];
+	void *bytes;
+	size_t len;
+
+	cr_assert_eq(tokenizer_compile(&s, &bytes, &len, why, sizeof(why)), -E2BIG);
+	cr_assert(strstr(why, "the added token \"aaa\""), "%s", why);
+	free(json);
+}
+
+Test(tokenizer, a_file_that_is_cut_short_after_it_was_read_is_still_whole)
+{
+	char path[] = "/tmp/pointsman-test-XXXXXX.json", why[TOKENIZER_WHY_BYTES];
+	char *json = letters("");
+	struct tokenizer_files files;
+	int fd = mkstemps(path, 5);
+	void *bytes;
+	size_t len;
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, json, strlen(json)), (ssize_t)strlen(json));
+	cr_assert_eq(tokenizer_files_open(path, false, &files, why, sizeof(why)), 0, "%s", why);
+	cr_assert_eq(ftruncate(fd, 0), 0);
+	cr_assert_eq(tokenizer_compile(&files.source, &bytes, &len, why, sizeof(why)), 0, "%s",
+		     why);
 	free(bytes);
+	tokenizer_files_close(&files);
+	cr_assert_eq(tokenizer_files_open(path, false, &files, why, sizeof(why)), -EINVAL);
+	cr_assert(strstr(why, ": empty"), "%s", why);
+	close(fd);
+	remove(path);
 	free(json);
 }
 

@@ -17,7 +17,7 @@ struct house {
 };
 
 static int
-demo_segment(void)
+segment_with(const char *chat_template)
 {
 	struct manifest_tokenizer t = {.path = DEMO};
 	char why[MODELS_WHY_BYTES], key[MODELS_KEY_TEXT];
@@ -25,11 +25,18 @@ demo_segment(void)
 	size_t len = 0;
 	int fd = -1;
 
+	snprintf(t.chat_template, sizeof t.chat_template, "%s", chat_template);
 	cr_assert_eq(models_key(&t, key, why, sizeof why), 0, "%s", why);
 	cr_assert_eq(models_build(&t, &bytes, &len, why, sizeof why), 0, "%s", why);
 	cr_assert_eq(models_freeze(&fd, key, bytes, len), 0);
 	free(bytes);
 	return fd;
+}
+
+static int
+demo_segment(void)
+{
+	return segment_with("");
 }
 
 static void
@@ -40,7 +47,7 @@ begin_native(struct house *h, int fd, bool aside)
 	cr_assert_eq(native_take(h->native, 0, fd), 0);
 	h->aside = NULL;
 	if (aside)
-		cr_assert_eq(aside_new(&h->aside, h->native), 0);
+		cr_assert_eq(aside_new(&h->aside, h->native, NULL), 0);
 	evaluate_natively(h->w.evaluate, h->native, h->aside);
 }
 
@@ -48,7 +55,7 @@ static void
 end_native(struct house *h)
 {
 	if (h->aside)
-		aside_forget(h->aside, NULL);
+		aside_end(h->aside);
 	end(&h->w);
 	aside_free(&h->aside);
 	native_free(&h->native);
@@ -293,6 +300,7 @@ Test(tokens, a_large_body_is_read_and_made_into_ids_beside_the_loop_and_decided_
 
 Test(tokens, who_must_not_wait_any_more_is_answered_without_what_a_thread_has_not_made)
 {
+	static _Alignas(64) char buf[JOURNAL_RECORD_MAX];
 	struct house h;
 	size_t len = 300000;
 	char *body = malloc(len);
@@ -305,9 +313,68 @@ Test(tokens, who_must_not_wait_any_more_is_answered_without_what_a_thread_has_no
 	struct msg_ask q = put_question(&h.w, OPENAI_COMPLETIONS, body);
 
 	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
-	aside_forget(h.aside, NULL);
+	aside_end(h.aside);
 	cr_assert_eq(ask(&h, &q, true, &a), EVALUATE_ANSWER);
 	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	cr_assert_eq(a.source, TOKENS_NONE, "nor is it made in the loop");
+	cr_assert(strstr(record_of(&h, &a, buf, sizeof buf)->note, "in time"));
 	free(body);
+	end_native(&h);
+}
+
+Test(tokens, ids_that_take_too_long_are_not_made_and_the_question_is_answered_by_load)
+{
+	static _Alignas(64) char buf[JOURNAL_RECORD_MAX];
+	struct house h;
+	size_t len = 4u << 20;
+	char *body = malloc(len);
+	size_t n = (size_t)snprintf(body, len, "{\"model\":\"demo\",\"prompt\":\"");
+	struct token_key key;
+	struct msg_answer a;
+
+	for (; n + 8 < len; n++)
+		body[n] = n % 6 ? (char)('a' + n * 7 % 26) : ' ';
+	strcpy(body + n, "\"}");
+	begin_native(&h, demo_segment(), true);
+	struct msg_ask q = put_question(&h.w, OPENAI_COMPLETIONS, body);
+
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	cr_assert(!aside_late(h.aside, clock_mono() + ASIDE_LATE_NS, &key), "a thread has it");
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_ANSWER);
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	cr_assert_eq(a.source, TOKENS_NONE, "nobody is asked to do the same");
+	cr_assert(strstr(record_of(&h, &a, buf, sizeof buf)->note, "took too long"));
+	free(body);
+	end_native(&h);
+}
+
+Test(tokens, a_template_that_works_long_does_so_beside_the_loop_and_its_ids_are_the_same)
+{
+	char name[] = "/tmp/pm-template-XXXXXX";
+	int file = mkstemp(name);
+	struct house h;
+	static const char body[] = "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\","
+				   "\"content\":\"A pointsman sets the railway switch.\"}]}";
+	struct msg_answer a;
+
+	/* More steps than the loop may take; its text is long enough to be hashed. */
+	dprintf(file, "{%% for i in range(%u) %%}{%% for k in range(99) %%}{%% endfor %%}"
+		"{%% endfor %%}{{ messages[0].content * 9 }}", NATIVE_LOOP_STEPS / 50);
+	close(file);
+	begin_native(&h, segment_with(name), true);
+	unlink(name);
+	struct msg_ask q = put_question(&h.w, OPENAI_CHAT, body);
+
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_WAIT);
+	collect(&h);
+	cr_assert_eq(ask(&h, &q, false, &a), EVALUATE_ANSWER);
+	cr_assert_eq(a.source, TOKENS_NATIVE);
+	cr_assert_gt(a.prompt, 2 * BLOCK);
+	cr_assert_gt(a.roots[0].hashes.len, 0);
 	end_native(&h);
 }

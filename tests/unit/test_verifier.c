@@ -156,20 +156,26 @@ documents(struct world *w, unsigned n, const char *more)
 				w->worker[i].port);
 	snprintf(text + len, sizeof text - (size_t)len,
 		"---\napiVersion: pointsman.io/v1alpha1\nkind: InferencePool\n"
-		"metadata: {name: q}\nspec: {workerSets: [s]}\n---\n"
+		"metadata: {name: q}\nspec: {workerSets: [s%s]}\n---\n"
 		"apiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\nmetadata: {name: p}\n"
-		"spec: {candidates: [{pool: q}]}\n");
+		"spec: {candidates: [{pool: q}]}\n", strstr(more, "name: t") ? ", t" : "");
 	cr_assert_eq(manifest_load_text("t", text, strlen(text), &w->m, &errs), 0, "%s",
 		     errs.n ? errs.list[0].text : "");
 }
 
 static void
-hand(struct world *w, uint32_t generation, const char *key)
+hand_set(struct world *w, uint32_t generation, uint32_t set, const char *key)
 {
 	int fd;
 
 	cr_assert_eq(models_freeze(&fd, key, w->our_bytes, w->our_len), 0);
-	verifier_model(w->verifier, generation, 0, fd);
+	verifier_model(w->verifier, generation, set, fd);
+}
+
+static void
+hand(struct world *w, uint32_t generation, const char *key)
+{
+	hand_set(w, generation, 0, key);
 }
 
 /* An engine's life begins: metrics' page said so. */
@@ -475,6 +481,37 @@ Test(verifier, a_reload_with_the_same_model_asks_nobody_and_other_files_ask_anew
 	cr_assert_eq(trust_of(&w, 0).state, TRUST_EXACT);
 	cr_assert_eq(model_is(&w, KEY_B), TRUST_EXACT);
 	cr_assert_eq(model_is(&w, KEY_A), TRUST_EXACT, "for who decides by older documents");
+	end(&w);
+}
+
+Test(verifier, what_was_known_with_other_files_says_nothing_of_these)
+{
+	struct world w;
+
+	begin(&w, 1);
+	w.worker[0].other = true;
+	settle(&w);
+	cr_assert_eq(model_is(&w, KEY_A), TRUST_MISMATCH);
+	hand(&w, 2, KEY_B);
+	cr_assert_eq(verifier_set(w.verifier, w.m, 2, NULL), 0);
+	cr_assert_eq(model_is(&w, KEY_B), TRUST_UNVERIFIED, "nobody was asked yet");
+	settle(&w);
+	cr_assert_eq(model_is(&w, KEY_B), TRUST_MISMATCH);
+	end(&w);
+}
+
+Test(verifier, where_two_sets_of_a_model_have_other_files_counts_say_nothing)
+{
+	struct world w;
+
+	begin_with(&w, 1, "  members: [{name: a, url: 'http://127.0.0.1:1'}]\n---\n"
+		   "apiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\n"
+		   "metadata: {name: t}\nspec:\n  engine: vllm\n  model: demo\n");
+	hand_set(&w, 1, 1, KEY_B);
+	settle(&w);
+	cr_assert_eq(trust_of(&w, 1).state, TRUST_EXACT);
+	answered(&w, 1, 100, 99);
+	cr_assert_eq(trust_of(&w, 1).state, TRUST_EXACT, "ours were made by the other set's");
 	end(&w);
 }
 

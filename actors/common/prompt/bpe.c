@@ -70,6 +70,27 @@ bpe_free(struct bpe_work *w)
 	*w = (struct bpe_work){0};
 }
 
+void
+bpe_give_back(struct bpe_work *w, size_t most)
+{
+	if (w->made_cap * sizeof(*w->made) > most) {
+		free(w->made);
+		w->made = NULL;
+		w->made_cap = 0;
+	}
+	if (w->cap * sizeof(*w->next) > most) {
+		free(w->next);
+		free(w->prev);
+		w->next = w->prev = NULL;
+		w->cap = 0;
+	}
+	if (w->heap_cap * sizeof(*w->heap) > most) {
+		free(w->heap);
+		w->heap = NULL;
+		w->heap_cap = 0;
+	}
+}
+
 /* --- tables --- */
 
 static inline const struct tokenizer_merge *
@@ -323,6 +344,8 @@ windows_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, 
 
 		if (turns-- == 0)
 			return 0;
+		if (bpe_stopped(w))
+			return SIZE_MAX;
 		lane_symbols(t, &f, symbol + from, len);
 		while (lane_merge(t, &f))
 			lane_look(t, &f);
@@ -622,7 +645,9 @@ piece(struct batch *b, unsigned i)
 	size_t made = bpe_merge(t, b->w, to, symbols_of(t, b->piece[i].p, n, to), 1);
 
 	b->piece[i].made = (uint32_t)made;
-	return made == SIZE_MAX ? -ENOMEM : 0;
+	if (made == SIZE_MAX)
+		return bpe_stopped(b->w) ? -ECANCELED : -ENOMEM;
+	return 0;
 }
 
 static int
@@ -630,7 +655,11 @@ batch_run(struct batch *b, struct ids *out)
 {
 	size_t room = 0, n = 0;
 
+	if (bpe_stopped(b->w))
+		return -ECANCELED;
 	for (unsigned i = 0; i < b->n; i++) {
+		if (b->piece[i].len > BPE_PIECE_MAX)
+			return -E2BIG;
 		b->piece[i].at = (uint32_t)room;
 		room += b->piece[i].len + 1;     /* an unknown token more than characters */
 	}

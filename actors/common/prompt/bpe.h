@@ -8,9 +8,12 @@
  *            in turn.  Longer: windows of some, each begun with an id of the one before; where
  *            they do not come to an end, a heap, so that no megabyte costs more than n log n.
  * Cache      pieces of up to 16 bytes that became several ids, each found by its bytes.
+ * Bounds     a piece has BPE_PIECE_MAX bytes at most; who set `stop` is heard every few thousand
+ *            merges.
  * Threads    tables are shared, a struct bpe_work is one thread's.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +22,8 @@
 #include "actors/common/prompt/tokenizer_layout.h"
 
 #define BPE_SHORT     128u
+#define BPE_PIECE_MAX (8u << 20)        /* bytes of one piece; no text that means anything has
+                                           longer ones, and merging it takes 40 times as many */
 #define BPE_LANES     8u                /* pieces merged at a time: while one waits for a table,
                                            the others go on */
 #define BPE_BATCH     64u               /* pieces whose tables are fetched before they are read */
@@ -77,23 +82,33 @@ struct bpe_work {                       /* zero before its first use */
 	uint32_t *next, *prev;
 	uint64_t *heap;
 	size_t made_cap, cap, heap_cap;
+	const atomic_bool *stop;        /* borrowed; NULL: nobody stops it */
 };
 
 int bpe_begin(const struct bpe_tables *t, struct bpe_work *w);
 	/* Before pieces of this tokenizer.  0, -ENOMEM. */
 void bpe_free(struct bpe_work *w);
+void bpe_give_back(struct bpe_work *w, size_t most);
+	/* Buffers of more than `most` bytes. */
 
 int bpe_pieces(const struct bpe_tables *t, struct bpe_work *w, const char *text, size_t left,
 	       const uint32_t *len, size_t n, size_t max_ids, struct ids *out);
 	/* n pieces of those lengths, none 0, one behind the other from text on, of which `left`
-	 * bytes can be read.  Stops when out->n reaches max_ids.  0, -ENOMEM. */
+	 * bytes can be read.  Stops when out->n reaches max_ids.  0, -ENOMEM; -E2BIG a
+	 * piece is too long; -ECANCELED stopped. */
 size_t bpe_merge(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n,
 		 size_t stop);
 	/* In place, until no pair merges or `stop` symbols are left; how many are.  SIZE_MAX: no
-	 * memory. */
+	 * memory, or stopped. */
 size_t bpe_merge_heap(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol, size_t n,
 		      size_t stop);
 	/* The same by a heap of all pairs, for any n >= 2. */
+static inline bool
+bpe_stopped(const struct bpe_work *w)
+{
+	return w->stop && atomic_load_explicit(w->stop, memory_order_relaxed);
+}
+
 const struct tokenizer_merge *bpe_pair(const struct bpe_tables *t, uint32_t left, uint32_t right);
 	/* NULL: they do not merge. */
 uint32_t bpe_word(const struct bpe_tables *t, const char *p, size_t n);

@@ -4,6 +4,8 @@
 #include "actors/common/prompt/bpe.h"
 #include "actors/common/prompt/tokenizer.h"
 
+#define TURNS 4096u                     /* then look whether it is stopped */
+
 static bool
 many_room(struct bpe_work *w, size_t n)
 {
@@ -90,10 +92,12 @@ bpe_merge_heap(const struct bpe_tables *t, struct bpe_work *w, uint32_t *symbol,
 	for (size_t i = n_heap / 4 + 1; i-- > 0; )
 		if (i < n_heap)
 			heap_down(heap, n_heap, i);
-	while (n_heap > 0 && alive > stop) {
+	for (size_t turns = 1; n_heap > 0 && alive > stop; turns++) {
 		uint64_t top = heap[0];
 		size_t i = (uint32_t)top;
 
+		if (turns % TURNS == 0 && bpe_stopped(w))
+			return SIZE_MAX;
 		heap[0] = heap[--n_heap];
 		if (n_heap)
 			heap_down(heap, n_heap, 0);

@@ -300,6 +300,22 @@ build_step(struct build *b, bool normalizer, struct tokenizer_step step)
 }
 
 void
+build_split(struct build *b, uint32_t pattern, uint32_t len)
+{
+	build_step(b, false, (struct tokenizer_step){
+		.kind = STEP_SPLIT_REGEX, .text = pattern, .text_len = len,
+	});
+}
+
+void
+build_split_known(struct build *b, enum scan_kind kind)
+{
+	struct slice pattern = slice_str(scan_pattern(kind, 0));
+
+	build_split(b, build_text(b, pattern.p, pattern.len), (uint32_t)pattern.len);
+}
+
+void
 build_surround(struct build *b, bool before, uint32_t id)
 {
 	if (ids_add(before ? &b->before : &b->after, &id, 1) < 0)

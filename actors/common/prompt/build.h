@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "actors/common/prompt/ids.h"
+#include "actors/common/prompt/scan.h"
 #include "actors/common/prompt/tokenizer.h"
 #include "actors/common/prompt/tokenizer_compile.h"
 #include "actors/common/prompt/tokenizer_layout.h"
@@ -93,6 +94,10 @@ void build_added(struct build *b, uint32_t off, uint32_t len, uint32_t flags, bo
 uint32_t build_added_find(const struct build *b, struct slice content);
 	/* Its id, be it added or of the vocabulary, or TOKENIZER_NONE. */
 void build_step(struct build *b, bool normalizer, struct tokenizer_step step);
+void build_split(struct build *b, uint32_t pattern, uint32_t len);
+	/* A pre-tokenizer's step: a Split by that regular expression (of the arena), isolated. */
+void build_split_known(struct build *b, enum scan_kind kind);
+	/* By the pattern of a scanner. */
 void build_surround(struct build *b, bool before, uint32_t id);
 	/* One more of the post-processor's tokens. */
 

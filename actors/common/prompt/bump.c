@@ -51,6 +51,14 @@ bump_reset(struct bump *bump)
 	bump->end = chunk->bytes + chunk->size;
 }
 
+void
+bump_give_back(struct bump *bump, size_t most)
+{
+	bump_reset(bump);
+	if (bump->newest && bump->newest->size > most)
+		bump_free(bump);
+}
+
 static bool
 new_chunk(struct bump *bump, size_t n)
 {

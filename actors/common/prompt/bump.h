@@ -22,6 +22,8 @@ struct bump {
 void bump_init(struct bump *bump, size_t max);  /* takes no memory yet */
 void bump_free(struct bump *bump);
 void bump_reset(struct bump *bump);
+void bump_give_back(struct bump *bump, size_t most);
+	/* Like bump_reset, and no chunk of more than `most` bytes stays. */
 
 void *bump_take(struct bump *bump, size_t n);
 	/* n bytes, aligned for any type, not cleared; never NULL for n 0.  NULL: over the bound, or

@@ -17,7 +17,7 @@ bool
 chat_kwargs(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 {
 	static const char *const clash[] = {"messages", "conversation", "model_config",
-					    "tokenizer"};
+					    "self", "tokenizer"};
 	static const char *const steers[] = {"tokenize", "return_assistant_tokens_mask",
 					     "chat_template"};
 	struct value kwargs = value_member(body, "chat_template_kwargs");
@@ -98,14 +98,7 @@ output_tokens(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 
 	if (absent(most))
 		most = value_member(body, "max_tokens");
-	if (!lax_int(most, &ask->cut.max_output))
-		return prompt_stop(p, PROMPT_REFUSED, "max_tokens is no whole number");
-	if (ask->cut.max_output == PROMPT_ABSENT)
-		ask->cut.max_output = 0;
-	if (p->m->max_len && ask->cut.max_output > (int64_t)p->m->max_len)
-		return prompt_stop(p, PROMPT_REFUSED, "%lld tokens of answer: the model takes %u "
-				   "in all", (long long)ask->cut.max_output, p->m->max_len);
-	return true;
+	return lax_output(p, "max_tokens", most, 0, &ask->cut);
 }
 
 /* add_generation_prompt and continue_final_message. */
@@ -159,14 +152,85 @@ rename_reasoning(struct prompt_maker *p, struct value *list)
 
 /* Decoding engines are handed the ids of those that prefilled. */
 static bool
-reused_ids(struct value body, struct value *ret)
+reused_ids(struct prompt_maker *p, struct value body, struct value *ret)
 {
 	struct value transfer = value_member(body, "kv_transfer_params");
 	struct value ids = value_member(transfer, "prompt_token_ids");
+	bool fits = ids.kind == VALUE_LIST && ids.n > 0;
 
 	*ret = value_none();
-	if (ids.kind == VALUE_LIST && ids.n && !value_true(value_member(body, "echo")))
-		*ret = ids;
+	if (!absent(transfer) && transfer.kind != VALUE_DICT)
+		return prompt_stop(p, PROMPT_REFUSED, "kv_transfer_params is no object");
+	if (absent(ids) || value_true(value_member(body, "echo")))
+		return true;
+	for (uint32_t i = 0; fits && i < ids.n; i++)
+		fits = ids.items[i].kind == VALUE_INT && ids.items[i].i >= 0;
+	if (!fits)
+		return prompt_stop(p, PROMPT_REFUSED, "kv_transfer_params.prompt_token_ids is no "
+				   "list of token ids, or empty");
+	*ret = ids;
+	return true;
+}
+
+/* Does a content's part have a member by which vLLM's own models know it? */
+static bool
+part_tells(struct value part)
+{
+	static const char *const texts[] = {"text", "refusal", "thinking"};
+	static const char *const keys[] = {"uuid", "name", "data", "file", "image_url",
+		"image_pil", "image_embeds", "audio_url", "audio_embeds", "input_audio",
+		"video_url", "video_embeds"};
+	struct value type = value_member(part, "type");
+
+	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+		if (value_is_text(type, texts[i]) &&
+		    value_member(part, texts[i]).kind == VALUE_STRING)
+			return true;
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		if (value_member(part, keys[i]).kind != VALUE_UNDEFINED)
+			return true;
+	return value_is_text(type, "tool_reference");
+}
+
+/* Of two readings of a message, OpenAI's and its own, vLLM (0.32) takes the one that knows more
+ * members, of equal ones OpenAI's; and that one then refuses parts that it does not know.  False:
+ * that is what happens to this list. */
+static bool
+parts_fit(struct value m, struct value role, struct value content)
+{
+	static const char *const own[] = {"reasoning", "reasoning_content", "task", "tools",
+					  "tool_calls", "tool_call_id"};
+	static const char *const roles[] = {"user", "system", "developer", "assistant", "tool"};
+	bool tool = value_is_text(role, "tool"), openai = false;
+
+	for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+		openai |= value_is_text(role, roles[i]);
+	if (tool && value_member(m, "tool_call_id").kind != VALUE_STRING)
+		openai = false;
+	for (size_t i = 0; i < sizeof own / sizeof own[0] - (tool ? 1 : 0); i++)
+		if (value_member(m, own[i]).kind != VALUE_UNDEFINED)
+			return true;
+	if (tool && value_member(m, "name").kind != VALUE_UNDEFINED)
+		return true;
+	for (uint32_t i = 0; openai && i < content.n; i++)
+		if (part_tells(content.items[i]))
+			return true;
+	return !openai || content.n == 0;
+}
+
+static bool
+message_fits(struct prompt_maker *p, struct value m)
+{
+	struct value role = value_member(m, "role"), content = value_member(m, "content");
+	struct value name = value_member(m, "name"), id = value_member(m, "tool_call_id");
+
+	if (name.kind != VALUE_UNDEFINED && name.kind != VALUE_STRING)
+		return prompt_stop(p, PROMPT_REFUSED, "a message's name is no text");
+	if (value_is_text(role, "tool") && !absent(id) && id.kind != VALUE_STRING)
+		return prompt_stop(p, PROMPT_REFUSED, "a message's tool_call_id is no text");
+	if (content.kind == VALUE_LIST && !parts_fit(m, role, content))
+		return prompt_stop(p, PROMPT_REFUSED, "content of role %.*s: none of its parts is "
+				   "one that the engine's models know", (int)role.n, role.s);
 	return true;
 }
 
@@ -178,6 +242,9 @@ messages_of(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 		return prompt_stop(p, PROMPT_REFUSED, "messages is no list");
 	if (ask->messages.n == 0)
 		return prompt_stop(p, PROMPT_REFUSED, "messages is empty");
+	for (uint32_t i = 0; i < ask->messages.n; i++)
+		if (!message_fits(p, ask->messages.items[i]))
+			return false;
 	return true;
 }
 
@@ -194,7 +261,7 @@ chat_ask(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 	    !chat_effort(p, value_member(body, "reasoning_effort"), ask->kwargs, ask) ||
 	    !documents(p, body, ask) || !ends(p, body, ask) || !output_tokens(p, body, ask) ||
 	    !lax_cut(p, body, &ask->cut) || !tools_chosen(p, body, tools, &none) ||
-	    !tools_dump(p, tools, &ask->tools) || !reused_ids(body, &ask->ids))
+	    !tools_dump(p, tools, &ask->tools) || !reused_ids(p, body, &ask->ids))
 		return false;
 	if (none && p->m->exclude_tools)
 		ask->tools = value_none();

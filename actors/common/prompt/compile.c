@@ -571,6 +571,24 @@ crossed(struct finish *f)
 
 /* --- all of it, in place --- */
 
+/* What every process that opens it would find out only then. */
+static void
+check_pattern(struct finish *f, struct slice pattern)
+{
+	const char *why = "";
+	struct scan scan;
+	size_t at = 0;
+	int r = scan_open(pattern, &scan, &why, &at);
+
+	if (r == 0)
+		scan_close(&scan);
+	else if (r == -ENOMEM)
+		build_fail(f->b, r, "no memory");
+	else
+		build_fail(f->b, -ENOTSUP, "pre_tokenizer: the pattern %.*s, byte %zu: %s",
+			   (int)(pattern.len < 200 ? pattern.len : 200), pattern.p, at, why);
+}
+
 static void
 steps(struct finish *f)
 {
@@ -585,6 +603,8 @@ steps(struct finish *f)
 		if (!to)
 			return;
 		*to = b->step[i];
+		if (to->kind == STEP_SPLIT_REGEX)
+			check_pattern(f, build_slice(b, to->text, to->text_len));
 		to->text = compile_bytes(f, build_slice(b, b->step[i].text, b->step[i].text_len));
 		to->with = compile_bytes(f, build_slice(b, b->step[i].with, b->step[i].with_len));
 	}

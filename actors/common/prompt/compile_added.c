@@ -155,8 +155,13 @@ added_text(struct finish *f, struct normal_buffers *buffers, const struct build_
 	struct build *b = f->b;
 	struct slice s = build_slice(b, a->off, a->len);
 
-	if (!raw && normalize(b->step, b->n_normalizers, b->spelling.p, buffers, s, &s) < 0)
-		build_fail(b, -ENOMEM, "no memory");
+	int r = raw ? 0 : normalize(b->step, b->n_normalizers, b->spelling.p, buffers, s, &s);
+
+	if (r == -EOVERFLOW)
+		build_fail(b, -E2BIG, "normalizers make more than %u times its length of the added "
+			   "token \"%.*s\"", NORMAL_TIMES, (int)a->len, b->spelling.p + a->off);
+	else if (r < 0)
+		build_fail(b, r, "no memory");
 	return s;
 }
 

@@ -9,6 +9,8 @@
 #include "actors/common/prompt/request_private.h"
 #include "proto/json.h"
 
+#define COMPLETION_TOKENS 16            /* of an answer, where the request does not say */
+
 enum member {
 	AT_PROMPT, AT_INPUT, AT_TOKEN_IDS, AT_MESSAGES, AT_EMBEDS, AT_SUFFIX, AT_SALT, AT_FEATURES,
 	AT_TRUNCATE, AT_SIDE, AT_SPECIAL, AT_MAX_TOKENS, AT_MEMBERS
@@ -80,9 +82,8 @@ cut_of(struct walk *w)
 	}
 	if (!lax_cut(w->p, value_of_dict(d), &w->cut))
 		return false;
-	if (!value_of(w, AT_MAX_TOKENS, &v) || !lax_int(v, &w->cut.max_output))
-		return prompt_stop(w->p, PROMPT_REFUSED, "max_tokens is no whole number");
-	return true;
+	return value_of(w, AT_MAX_TOKENS, &v) &&
+	       lax_output(w->p, "max_tokens", v, COMPLETION_TOKENS, &w->cut);
 }
 
 static bool
@@ -157,11 +158,6 @@ completions_add(struct prompt_maker *p, struct slice body)
 
 	if (!walk_body(&w, body) || !salt_of(&w) || !cut_of(&w))
 		return false;
-	if (w.cut.max_output == PROMPT_ABSENT)
-		w.cut.max_output = 16;
-	if (p->m->max_len && w.cut.max_output > (int64_t)p->m->max_len)
-		return prompt_stop(p, PROMPT_REFUSED, "%lld tokens of answer: the model takes %u "
-				   "in all", (long long)w.cut.max_output, p->m->max_len);
 	if (w.at[AT_SUFFIX].p)
 		return prompt_stop(p, PROMPT_REFUSED, "suffix is not supported");
 	if (w.at[AT_EMBEDS].p)

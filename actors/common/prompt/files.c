@@ -1,32 +1,25 @@
-/* actors/common/prompt/files.c -- a tokenizer's files, found and mapped. */
+/* actors/common/prompt/files.c -- a tokenizer's files, found and read. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "actors/common/prompt/file.h"
+#include "actors/common/prompt/scan.h"
 #include "actors/common/prompt/tokenizer_compile.h"
 
-#define LLAMA3 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" \
-	" ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define O200K_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_TAIL "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define O200K "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "*" O200K_LOWER "+" O200K_TAIL \
-	"|[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*" O200K_TAIL \
-	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define FILE_MOST (1u << 30)            /* bytes of a tokenizer's file */
 
 /* Rank files that are known by their names, and the patterns in the code that reads them. */
 static const struct {
-	const char *name, *pattern;
+	const char *name;
+	enum scan_kind pattern;
 } known[] = {
-	{"cl100k_base.tiktoken", LLAMA3}, {"o200k_base.tiktoken", O200K},
-	{"r50k_base.tiktoken", GPT2}, {"p50k_base.tiktoken", GPT2}, {"gpt2.tiktoken", GPT2},
+	{"cl100k_base.tiktoken", SCAN_LLAMA3}, {"o200k_base.tiktoken", SCAN_O200K},
+	{"r50k_base.tiktoken", SCAN_GPT2}, {"p50k_base.tiktoken", SCAN_GPT2},
+	{"gpt2.tiktoken", SCAN_GPT2},
 };
 
 static bool
@@ -51,30 +44,19 @@ form_of(const char *name)
 }
 
 static int
-map_file(const char *path, void **ret, size_t *ret_len, char *why, size_t why_len)
+read_file(struct tokenizer_files *f, unsigned at, const char *path, struct slice *ret, char *why,
+	  size_t why_len)
 {
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = 0;
-	void *p = MAP_FAILED;
+	size_t len;
+	int r = file_bytes(path, FILE_MOST, &f->bytes[at], &len, why, why_len);
 
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		r = -errno;
-	} else if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-		r = -EINVAL;
-	} else {
-		p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		r = p == MAP_FAILED ? -errno : 0;
+	if (r == 0 && len == 0) {
+		snprintf(why, why_len, "%s: empty", path);
+		return -EINVAL;
 	}
-	if (fd >= 0)
-		close(fd);
-	if (r < 0) {
-		snprintf(why, why_len, "%s: %s", path,
-			 r == -EINVAL ? "empty, or no file" : strerror(-r));
-		return r;
-	}
-	*ret = p;
-	*ret_len = (size_t)st.st_size;
-	return 0;
+	if (r == 0)
+		*ret = slice_of(f->bytes[at], len);
+	return r;
 }
 
 /* The tokenizer's file in a folder, malloc'd; NULL: none is there. */
@@ -106,7 +88,7 @@ in_folder(const char *path)
 }
 
 static int
-map_config(struct tokenizer_files *f, char *why, size_t why_len)
+read_config(struct tokenizer_files *f, char *why, size_t why_len)
 {
 	const char *slash = strrchr(f->name, '/');
 	char *path;
@@ -115,13 +97,9 @@ map_config(struct tokenizer_files *f, char *why, size_t why_len)
 	if (asprintf(&path, "%.*s/tokenizer_config.json",
 		     slash ? (int)(slash - f->name) : 1, slash ? f->name : ".") < 0)
 		return -ENOMEM;
-	r = map_file(path, &f->map[1], &f->len[1], why, why_len);
+	r = read_file(f, 1, path, &f->source.config, why, why_len);
 	free(path);
-	if (r == -ENOENT)
-		return 0;
-	if (r == 0)
-		f->source.config = slice_of(f->map[1], f->len[1]);
-	return r;
+	return r == -ENOENT ? 0 : r;
 }
 
 int
@@ -152,13 +130,11 @@ tokenizer_files_open(const char *path, bool config, struct tokenizer_files *ret,
 	f.source.form = forms[form < 0 ? 0 : form];
 	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(name, known[i].name) == 0)
-			f.source.pattern = slice_str(known[i].pattern);
-	r = map_file(f.name, &f.map[0], &f.len[0], why, why_len);
-	if (r == 0)
-		f.source.file = slice_of(f.map[0], f.len[0]);
+			f.source.pattern = slice_str(scan_pattern(known[i].pattern, 0));
+	r = read_file(&f, 0, f.name, &f.source.file, why, why_len);
 	/* Which pattern a rank file goes by stands nowhere else. */
 	if (r == 0 && (config || (f.source.form == TOKENIZER_RANKS && !f.source.pattern.p)))
-		r = map_config(&f, why, why_len);
+		r = read_config(&f, why, why_len);
 	if (r < 0) {
 		tokenizer_files_close(&f);
 		return r;
@@ -171,8 +147,7 @@ void
 tokenizer_files_close(struct tokenizer_files *files)
 {
 	for (unsigned i = 0; i < 2; i++)
-		if (files->map[i])
-			munmap(files->map[i], files->len[i]);
+		free(files->bytes[i]);
 	free(files->name);
 	*files = (struct tokenizer_files){0};
 }

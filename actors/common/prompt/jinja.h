@@ -14,6 +14,7 @@
  * Cost       a conversation of 31 messages: 5 to 100 us by template (tests/bench).
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ struct jinja_options {
 	int32_t utc_offset_s;                   /* the worker's local time (zone.h) */
 	uint64_t max_steps;                     /* 0: JINJA_STEPS */
 	unsigned max_depth;                     /* macro calls in each other; 0: JINJA_DEPTH */
+	const atomic_bool *stop;                /* true: end soon; borrowed; NULL: nobody does */
 };
 #define JINJA_STEPS 50000000ull
 #define JINJA_DEPTH 100u
@@ -55,9 +57,9 @@ int jinja_render(const struct jinja *jinja, const struct value *context,
 		 struct jinja_error *err);
 	/* context: a dict of the template's variables, borrowed.  Appends to out.  The bump is not
 	 * reset: what it holds may be part of the context.  0; -EINVAL: it fails as it would in
-	 * Python (or asks for what we have not), err says why; -E2BIG over max_steps or max_depth;
-	 * -ENOSPC over out's bound; -ENOMEM over the bump's.  After an error out holds a beginning
-	 * of no use.  options NULL: the clock stands at 1970. */
+	 * Python (or asks for what we have not), err says why; -E2BIG over max_steps or max_depth,
+	 * or stopped; -ENOSPC over out's bound; -ENOMEM over the bump's.  After an error out holds
+	 * a beginning of no use.  options NULL: the clock stands at 1970. */
 
 /* jinja_continue.c: continue_final_message, as transformers does it outside the template. */
 bool jinja_continue_mark(struct bump *bump, const struct value *messages, struct value *ret,

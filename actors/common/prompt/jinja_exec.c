@@ -460,18 +460,24 @@ compile_take(struct compile *c, size_t n)
 	return p;
 }
 
+void *
+compile_grow(struct compile *c, void *array, uint32_t n, uint32_t *cap, uint32_t first, size_t size)
+{
+	void *more;
+
+	if (n < *cap)
+		return array;
+	*cap = *cap ? 2 * *cap : first;
+	more = compile_take(c, *cap * size);
+	if (n)
+		memcpy(more, array, n * size);
+	return more;
+}
+
 void
 node_push(struct compile *c, struct node_list *list, struct node *node)
 {
-	if (list->n == list->cap) {
-		uint32_t cap = list->cap ? 2 * list->cap : 4;
-		struct node **more = compile_take(c, cap * sizeof(struct node *));
-
-		if (list->n)
-			memcpy(more, list->node, list->n * sizeof(struct node *));
-		list->node = more;
-		list->cap = cap;
-	}
+	list->node = compile_grow(c, list->node, list->n, &list->cap, 4, sizeof(struct node *));
 	list->node[list->n++] = node;
 }
 

@@ -20,15 +20,7 @@ add(struct lexer *l, enum token_type type, uint32_t line, struct value value)
 {
 	struct compile *c = l->c;
 
-	if (c->n_token == l->cap) {
-		uint32_t cap = l->cap ? 2 * l->cap : 512;
-		struct token *token = compile_take(c, cap * sizeof(*token));
-
-		if (c->n_token)
-			memcpy(token, c->token, c->n_token * sizeof(*token));
-		c->token = token;
-		l->cap = cap;
-	}
+	c->token = compile_grow(c, c->token, c->n_token, &l->cap, 512, sizeof(*c->token));
 	c->token[c->n_token++] = (struct token){type, line, value};
 }
 

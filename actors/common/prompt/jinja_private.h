@@ -141,6 +141,10 @@ struct jinja {
 _Noreturn void compile_fail(struct compile *c, uint32_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void *compile_take(struct compile *c, size_t n);        /* cleared; never NULL */
+void *compile_grow(struct compile *c, void *array, uint32_t n, uint32_t *cap, uint32_t first,
+		   size_t size);
+	/* The array of n elements of that size, with room for one more: itself, or a copy twice as
+	 * long (its first has room for `first`). */
 void node_push(struct compile *c, struct node_list *list, struct node *node);
 void jinja_lex(struct compile *c, struct slice source);
 void jinja_parse(struct compile *c, struct node_list *ret);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define STEPS_LOOK 4096u                /* then look whether it is stopped */
 #ifdef __SANITIZE_ADDRESS__
 #define STACK_MAX (4u << 20)            /* instrumented frames are large */
 #else
@@ -61,6 +62,9 @@ run_steps(struct run *run, uint64_t n)
 {
 	if (run->steps < n)
 		run_stop(run, -E2BIG, "the template works too long");
+	if (run->options->stop && (run->steps ^ (run->steps - n)) / STEPS_LOOK &&
+	    atomic_load_explicit(run->options->stop, memory_order_relaxed))
+		run_stop(run, -E2BIG, "stopped");
 	run->steps -= n;
 }
 

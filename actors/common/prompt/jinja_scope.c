@@ -65,15 +65,7 @@ refs_add(struct compile *c, struct refs *refs, struct slice name, uint16_t slot)
 		known->slot = slot;
 		return;
 	}
-	if (refs->n == refs->cap) {
-		uint32_t cap = refs->cap ? 2 * refs->cap : 8;
-		struct ref *ref = compile_take(c, cap * sizeof(*ref));
-
-		if (refs->n)
-			memcpy(ref, refs->ref, refs->n * sizeof(*ref));
-		refs->ref = ref;
-		refs->cap = cap;
-	}
+	refs->ref = compile_grow(c, refs->ref, refs->n, &refs->cap, 8, sizeof(*refs->ref));
 	if (refs->n == NAMES_MAX)
 		compile_fail(c, 0, "too many names");
 	refs->ref[refs->n++] = (struct ref){name, slot};
@@ -95,15 +87,7 @@ set_load(struct compile *c, struct symbols *sym, struct load load)
 			return;
 		}
 	}
-	if (sym->n_load == sym->cap_load) {
-		uint32_t cap = sym->cap_load ? 2 * sym->cap_load : 8;
-		struct load *more = compile_take(c, cap * sizeof(*more));
-
-		if (sym->n_load)
-			memcpy(more, sym->load, sym->n_load * sizeof(*more));
-		sym->load = more;
-		sym->cap_load = cap;
-	}
+	sym->load = compile_grow(c, sym->load, sym->n_load, &sym->cap_load, 8, sizeof(*sym->load));
 	sym->load[sym->n_load++] = load;
 }
 
@@ -167,15 +151,7 @@ context_name(struct compile *c, struct slice name)
 	for (uint32_t i = 0; i < j->n_name; i++)
 		if (slice_eq(j->name[i], name))
 			return i;
-	if (j->n_name == j->cap_name) {
-		uint32_t cap = j->cap_name ? 2 * j->cap_name : 32;
-		struct slice *more = compile_take(c, cap * sizeof(*more));
-
-		if (j->n_name)
-			memcpy(more, j->name, j->n_name * sizeof(*more));
-		j->name = more;
-		j->cap_name = cap;
-	}
+	j->name = compile_grow(c, j->name, j->n_name, &j->cap_name, 32, sizeof(*j->name));
 	if (j->n_name == NAMES_MAX)
 		compile_fail(c, 0, "too many names");
 	j->name[j->n_name] = name;

@@ -99,3 +99,17 @@ lax_cut(struct prompt_maker *p, struct value body, struct prompt_cut *cut)
 		return prompt_stop(p, PROMPT_REFUSED, "truncation_side is neither left nor right");
 	return true;
 }
+
+bool
+lax_output(struct prompt_maker *p, const char *name, struct value most, int64_t absent,
+	   struct prompt_cut *cut)
+{
+	if (!lax_int(most, &cut->max_output))
+		return prompt_stop(p, PROMPT_REFUSED, "%s is no whole number", name);
+	if (cut->max_output == PROMPT_ABSENT)
+		cut->max_output = absent;
+	if (p->m->max_len && cut->max_output > (int64_t)p->m->max_len)
+		return prompt_stop(p, PROMPT_REFUSED, "%lld tokens of answer: the model takes %u "
+				   "in all", (long long)cut->max_output, p->m->max_len);
+	return true;
+}

@@ -15,39 +15,8 @@
 #include "actors/common/prompt/build.h"
 #include "actors/common/prompt/load_part.h"
 
-#define KIMI_WORD  "[^\\r\\n\\p{L}\\p{N}]?"
-#define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
-#define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
-#define KIMI_TAIL  "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define KIMI_PATTERN \
-	"[\\p{Han}]+|" KIMI_WORD KIMI_UPPER "*" KIMI_LOWER "+" KIMI_TAIL "|" \
-	KIMI_WORD KIMI_UPPER "+" KIMI_LOWER "*" KIMI_TAIL \
-	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define KIMI_SPECIALS 256u
 
-static void
-load_token(struct build *b, struct slice raw, uint32_t id)
-{
-	enum { CONTENT, SINGLE, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, N };
-	static const char *const names[] = {
-		"content", "single_word", "lstrip", "rstrip", "normalized", "special",
-	};
-	static const char where[] = "tokenizer_config.json: added_tokens_decoder";
-	struct slice v[N];
-	uint32_t len, off;
-
-	if (part_read(b, where, raw, names, v, N) < 0)
-		return;
-	off = part_text(b, where, v[CONTENT], &len);
-	build_added(b, off, len,
-		    (part_true(v[SINGLE]) ? ADDED_SINGLE_WORD : 0) |
-			    (part_true(v[LSTRIP]) ? ADDED_LSTRIP : 0) |
-			    (part_true(v[RSTRIP]) ? ADDED_RSTRIP : 0) |
-			    (part_true(v[SPECIAL]) ? ADDED_SPECIAL : 0),
-		    part_true(v[NORMALIZED]), id);
-}
-
-/* ranks: they have the ids said here; else those of Hugging Face's rule. */
 static void
 load_tokens(struct build *b, struct slice raw, bool ranks)
 {
@@ -67,7 +36,8 @@ load_tokens(struct build *b, struct slice raw, bool ranks)
 				   "\"%.*s\" is no id", (int)(key.raw.len < 32 ? key.raw.len : 32),
 				   key.raw.p);
 		else
-			load_token(b, one, ranks ? (uint32_t)id : TOKENIZER_NONE);
+			part_added(b, "tokenizer_config.json: added_tokens_decoder", one,
+				   ranks ? (uint32_t)id : TOKENIZER_NONE);
 	}
 }
 
@@ -120,23 +90,23 @@ surround(struct build *b, bool before, const char *name, struct slice token)
 static void
 load_kimi(struct build *b)
 {
-	uint32_t base = 0, len = sizeof(KIMI_PATTERN) - 1;
+	bool named[KIMI_SPECIALS] = {false};
+	uint32_t base = 0;
 	char name[48];
 
-	build_step(b, false, (struct tokenizer_step){
-		.kind = STEP_SPLIT_REGEX, .text = build_text(b, KIMI_PATTERN, len),
-		.text_len = len,
-	});
+	build_split_known(b, SCAN_KIMI);
 	for (size_t i = 0; i < b->n_tokens; i++)
 		base = b->tokens[i].id >= base ? b->tokens[i].id + 1 : base;
-	for (uint32_t id = base; id < base + KIMI_SPECIALS; id++) {
-		bool named = false;
+	for (size_t i = 0; i < b->n_added; i++)
+		if (b->added[i].id - base < KIMI_SPECIALS)      /* below base it is far above */
+			named[b->added[i].id - base] = true;
+	for (uint32_t i = 0; i < KIMI_SPECIALS; i++) {
+		uint32_t len = (uint32_t)snprintf(name, sizeof(name), "<|reserved_token_%u|>",
+						  base + i);
 
-		for (size_t i = 0; i < b->n_added && !named; i++)
-			named = b->added[i].id == id;
-		len = (uint32_t)snprintf(name, sizeof(name), "<|reserved_token_%u|>", id);
-		if (!named)
-			build_added(b, build_text(b, name, len), len, ADDED_SPECIAL, false, id);
+		if (!named[i])
+			build_added(b, build_text(b, name, len), len, ADDED_SPECIAL, false,
+				    base + i);
 	}
 }
 

@@ -4,10 +4,7 @@
 
 #include "actors/common/prompt/build.h"
 #include "actors/common/prompt/load_part.h"
-
-/* What ByteLevel splits by when it is told to (use_regex). */
-#define GPT2_PATTERN \
-	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#include "actors/common/prompt/unicode.h"
 
 /* --- the model --- */
 
@@ -156,31 +153,16 @@ load_model(struct build *b, struct slice raw)
 static void
 load_added(struct build *b, struct slice raw)
 {
-	enum { CONTENT, SINGLE, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, N };
-	static const char *const names[] = {
-		"content", "single_word", "lstrip", "rstrip", "normalized", "special",
-	};
 	struct json_cursor c;
+	struct slice one;
 
 	if (!raw.p || part_null(raw))
 		return;
 	json_begin(&c, raw.p, raw.len);
 	if (!json_enter_array(&c))
 		build_fail(b, -EINVAL, "added_tokens is no list");
-	while (!b->error && json_next_element(&c)) {
-		struct slice one, v[N];
-		uint32_t len, off;
-
-		if (!json_get_raw(&c, &one) || part_read(b, "added_tokens", one, names, v, N) < 0)
-			return;
-		off = part_text(b, "added_tokens: content", v[CONTENT], &len);
-		build_added(b, off, len,
-			    (part_true(v[SINGLE]) ? ADDED_SINGLE_WORD : 0) |
-				    (part_true(v[LSTRIP]) ? ADDED_LSTRIP : 0) |
-				    (part_true(v[RSTRIP]) ? ADDED_RSTRIP : 0) |
-				    (part_true(v[SPECIAL]) ? ADDED_SPECIAL : 0),
-			    part_true(v[NORMALIZED]), TOKENIZER_NONE);
-	}
+	while (!b->error && json_next_element(&c) && json_get_raw(&c, &one))
+		part_added(b, "added_tokens", one, TOKENIZER_NONE);
 }
 
 /* --- normalizer and pre_tokenizer --- */
@@ -285,11 +267,15 @@ load_metaspace(struct build *b, struct slice replacement, struct slice scheme, s
 	       struct slice split)
 {
 	struct tokenizer_step step = {.kind = STEP_METASPACE};
+	unsigned size = 0;
 
 	step.text = part_text(b, "pre_tokenizer: Metaspace: replacement", replacement,
 			      &step.text_len);
-	if (step.text_len == 0)
-		build_fail(b, -EINVAL, "pre_tokenizer: Metaspace without a replacement");
+	if (step.text_len > 0)
+		unicode_at(build_slice(b, step.text, 0).p, step.text_len, &size);
+	if (size == 0 || size != step.text_len)
+		build_fail(b, -EINVAL, "pre_tokenizer: Metaspace: the replacement is not one "
+			   "character");
 	if (!split.p || part_true(split))
 		step.flags |= STEP_SPLIT;
 	if (!scheme.p)
@@ -309,11 +295,7 @@ load_byte_level(struct build *b, struct slice add_prefix_space, struct slice use
 	if (!add_prefix_space.p || part_true(add_prefix_space))
 		build_step(b, false, (struct tokenizer_step){.kind = STEP_PREFIX_SPACE});
 	if (!use_regex.p || part_true(use_regex))
-		build_step(b, false, (struct tokenizer_step){
-			.kind = STEP_SPLIT_REGEX,
-			.text = build_text(b, GPT2_PATTERN, sizeof(GPT2_PATTERN) - 1),
-			.text_len = sizeof(GPT2_PATTERN) - 1,
-		});
+		build_split_known(b, SCAN_GPT2);
 	b->byte_level = true;
 }
 

@@ -86,3 +86,28 @@ part_unknown(struct build *b, const char *where, struct slice type)
 	build_fail(b, -ENOTSUP, "%s %.*s is not reproduced", where,
 		   (int)(type.p ? type.len < 60 ? type.len : 60 : 7), type.p ? type.p : "(none)");
 }
+
+void
+part_added(struct build *b, const char *where, struct slice raw, uint32_t id)
+{
+	enum { CONTENT, SINGLE, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, N };
+	static const char *const names[] = {
+		"content", "single_word", "lstrip", "rstrip", "normalized", "special",
+	};
+	struct slice v[N];
+	uint32_t len, off;
+
+	if (part_read(b, where, raw, names, v, N) < 0)
+		return;
+	if (!v[CONTENT].p) {
+		build_fail(b, -EINVAL, "%s: a token without content", where);
+		return;
+	}
+	off = part_text(b, where, v[CONTENT], &len);
+	build_added(b, off, len,
+		    (part_true(v[SINGLE]) ? ADDED_SINGLE_WORD : 0) |
+			    (part_true(v[LSTRIP]) ? ADDED_LSTRIP : 0) |
+			    (part_true(v[RSTRIP]) ? ADDED_RSTRIP : 0) |
+			    (part_true(v[SPECIAL]) ? ADDED_SPECIAL : 0),
+		    part_true(v[NORMALIZED]), id);
+}

@@ -23,3 +23,5 @@ uint32_t part_text(struct build *b, const char *where, struct slice raw, uint32_
 	/* A string, unescaped, into the build's arena: its offset. */
 void part_unknown(struct build *b, const char *where, struct slice type);
 	/* Fails: that type is not reproduced. */
+void part_added(struct build *b, const char *where, struct slice raw, uint32_t id);
+	/* An added token with its flags, as build_added. */

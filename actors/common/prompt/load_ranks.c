@@ -49,14 +49,6 @@ load_base64(struct build *b, struct slice text, uint32_t *ret_off, uint32_t *ret
 }
 
 static void
-split_by(struct build *b, uint32_t pattern, uint32_t len)
-{
-	build_step(b, false, (struct tokenizer_step){
-		.kind = STEP_SPLIT_REGEX, .text = pattern, .text_len = len,
-	});
-}
-
-static void
 as_tiktoken(struct build *b)
 {
 	b->byte_level = b->raw_bytes = b->ranks = b->ignore_merges = true;
@@ -69,7 +61,7 @@ build_load_ranks(struct build *b, struct slice file, struct slice pattern)
 
 	as_tiktoken(b);
 	if (pattern.len)
-		split_by(b, build_text(b, pattern.p, pattern.len), (uint32_t)pattern.len);
+		build_split(b, build_text(b, pattern.p, pattern.len), (uint32_t)pattern.len);
 	build_expect(b, file.len / 16);
 	for (size_t line = 1; p < end && !b->error; line++) {
 		const char *eol = memchr(p, '\n', (size_t)(end - p));
@@ -175,7 +167,7 @@ build_load_tekken(struct build *b, struct slice file)
 		return b->error;
 	as_tiktoken(b);
 	off = part_text(b, "tekken.json: config.pattern", k[PATTERN], &len);
-	split_by(b, off, len);
+	build_split(b, off, len);
 	size = number(b, "default_vocab_size", k[SIZE]);
 	specials = number(b, "default_num_special_tokens", k[N_SPECIALS]);
 	if (specials > size)

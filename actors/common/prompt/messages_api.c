@@ -400,8 +400,10 @@ messages_ask(struct prompt_maker *p, struct value body, bool counting, struct pr
 	ask->continue_final = false;
 	if (messages.kind != VALUE_LIST)
 		return prompt_stop(p, PROMPT_REFUSED, "messages is no list");
-	if (!counting && (absent(most) || !lax_int(most, &ask->cut.max_output)))
-		return prompt_stop(p, PROMPT_REFUSED, "max_tokens is no whole number");
+	if (!counting && absent(most))
+		return prompt_stop(p, PROMPT_REFUSED, "there is no max_tokens");
+	if (!counting && !lax_output(p, "max_tokens", most, 0, &ask->cut))
+		return false;
 	if (!counting && !prompt_take_salt(p, value_member(body, "cache_salt")))
 		return false;
 	if (!system_first(&t, body, messages))

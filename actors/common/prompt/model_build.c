@@ -8,15 +8,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "actors/common/prompt/file.h"
 #include "actors/common/prompt/tokenizer_compile.h"
 
 #define BUILD_FILE_MAX      (64u << 20) /* bytes of a file beside the tokenizer's own */
@@ -63,35 +62,25 @@ no_memory(struct build *b)
 static int
 read_path(struct build *b, const char *path, struct slice *ret)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
+	struct file f;
 	char *p;
-	size_t n = 0;
+	int r = file_open(path, BUILD_FILE_MAX, &f, b->why, b->why_len);
 
-	if (fd < 0)
-		return errno == ENOENT || errno == ENOTDIR ?
-			-ENOENT : refuse(b, -EIO, "%s: %s", path, strerror(errno));
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)BUILD_FILE_MAX) {
-		close(fd);
-		return refuse(b, -EIO, "%s: no file, or larger than %u MiB", path,
-			      BUILD_FILE_MAX >> 20);
+	if (r == -ENOENT || r == -ENOTDIR) {
+		b->why[0] = '\0';
+		return -ENOENT;
 	}
-	p = bump_bytes(&b->bump, (size_t)st.st_size);
-	while (p && n < (size_t)st.st_size) {
-		ssize_t got = read(fd, p + n, (size_t)st.st_size - n);
-
-		if (got <= 0) {
-			close(fd);
-			return refuse(b, -EIO, "%s: %s", path,
-				      got < 0 ? strerror(errno) : "it became shorter");
-		}
-		n += (size_t)got;
-	}
-	close(fd);
-	if (!p)
+	if (r < 0)
+		return -EIO;
+	p = bump_bytes(&b->bump, f.len);
+	if (!p) {
+		close(f.fd);
 		return no_memory(b);
-	*ret = slice_of(p, n);
-	return 0;
+	}
+	r = file_read_whole(&f, p, b->why, b->why_len);
+	if (r == 0)
+		*ret = slice_of(p, f.len);
+	return r;
 }
 
 static int

@@ -5,12 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+void
+normal_begin(struct normal_text *to, size_t len)
+{
+	to->len = 0;
+	to->most = len < NORMAL_MOST / NORMAL_TIMES ? len * NORMAL_TIMES + NORMAL_MORE
+						    : NORMAL_MOST;
+}
+
 int
 normal_add(struct normal_text *to, const char *p, size_t n)
 {
+	if (n > to->most - to->len)
+		return -EOVERFLOW;
 	if (n > to->cap - to->len) {
-		if (n > SIZE_MAX / 4 - to->len)
-			return -ENOMEM;
 		size_t cap = to->len + n + to->len / 2 + 256;
 		char *more = realloc(to->p, cap);
 
@@ -31,8 +39,12 @@ normal_replace(struct normal_text *to, struct slice text, struct slice what, str
 	const char *p = text.p, *end = text.p + text.len, *at;
 
 	while (p < end && (at = memmem(p, (size_t)(end - p), what.p, what.len))) {
-		if (normal_add(to, p, (size_t)(at - p)) < 0 || normal_add(to, with.p, with.len) < 0)
-			return -ENOMEM;
+		int r = normal_add(to, p, (size_t)(at - p));
+
+		if (r == 0)
+			r = normal_add(to, with.p, with.len);
+		if (r < 0)
+			return r;
 		p = at + what.len;
 	}
 	return normal_add(to, p, (size_t)(end - p));
@@ -42,6 +54,7 @@ int
 normalize(const struct tokenizer_step *steps, unsigned n, const char *bytes,
 	  struct normal_buffers *buffers, struct slice text, struct slice *ret)
 {
+	size_t len = text.len;
 	unsigned turn = 0;
 
 	for (unsigned i = 0; i < n && text.len; i++) {
@@ -51,7 +64,7 @@ normalize(const struct tokenizer_step *steps, unsigned n, const char *bytes,
 		struct normal_text *to = &buffers->text[turn];
 		int r = 0;
 
-		to->len = 0;
+		normal_begin(to, len);
 		switch ((enum tokenizer_step_kind)s->kind) {
 		case STEP_NFC:
 			if (nfc_is(text))
@@ -88,4 +101,22 @@ normal_free(struct normal_buffers *buffers)
 	free(buffers->text[0].p);
 	free(buffers->text[1].p);
 	*buffers = (struct normal_buffers){0};
+}
+
+void
+normal_text_give_back(struct normal_text *text, size_t most)
+{
+	if (text->cap <= most)
+		return;
+	free(text->p);
+	*text = (struct normal_text){0};
+}
+
+void
+normal_give_back(struct normal_buffers *buffers, size_t most)
+{
+	if (buffers->nfc.cap > most || buffers->nfc.run_cap * sizeof(uint32_t) > most)
+		nfc_free(&buffers->nfc);
+	for (unsigned i = 0; i < 2; i++)
+		normal_text_give_back(&buffers->text[i], most);
 }

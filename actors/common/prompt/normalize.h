@@ -12,9 +12,15 @@
 #include "actors/common/prompt/tokenizer_layout.h"
 #include "proto/slice.h"
 
+/* Normalized, a text may be so many times as long, and so many bytes more.  What anybody means by
+ * a normalizer triples it at most; a few that replace a character by two each would fill memory. */
+#define NORMAL_TIMES 16u
+#define NORMAL_MORE  4096u
+#define NORMAL_MOST  ((size_t)1 << 30)
+
 struct normal_text {                    /* bytes that grow */
 	char *p;
-	size_t len, cap;
+	size_t len, cap, most;
 };
 
 struct normal_buffers {                 /* zero before its first use */
@@ -24,10 +30,15 @@ struct normal_buffers {                 /* zero before its first use */
 
 int normalize(const struct tokenizer_step *steps, unsigned n, const char *bytes,
 	      struct normal_buffers *buffers, struct slice text, struct slice *ret);
-	/* 0, -ENOMEM. */
+	/* 0, -ENOMEM, -EOVERFLOW: past what is said above. */
 void normal_free(struct normal_buffers *buffers);
+void normal_give_back(struct normal_buffers *buffers, size_t most);
+	/* Buffers of more than `most` bytes. */
+void normal_text_give_back(struct normal_text *text, size_t most);
 
-/* Each to its own, empty at first; 0, -ENOMEM. */
+/* Each to its own, empty at first; 0, -ENOMEM, -EOVERFLOW. */
+void normal_begin(struct normal_text *to, size_t len);
+	/* Anew, and empty: for a text of so many bytes. */
 int normal_add(struct normal_text *to, const char *p, size_t n);
 int normal_replace(struct normal_text *to, struct slice text, struct slice what, struct slice with);
 	/* The text with every `what` (not empty) replaced. */

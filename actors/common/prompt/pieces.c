@@ -91,6 +91,18 @@ pieces_run_free(struct pieces_run *r)
 	bpe_free(&r->bpe);
 }
 
+void
+pieces_give_back(struct pieces_run *r, size_t most)
+{
+	for (unsigned i = 0; i < TOKENIZER_STEPS_MAX; i++) {
+		normal_text_give_back(&r->stage[i].text, most);
+		if (r->stage[i].scan.classes_cap <= most)
+			continue;
+		scan_run_free(&r->stage[i].scan);
+		r->stage[i].scan = (struct scan_run){0};
+	}
+}
+
 /* --- one text on its way --- */
 
 struct walk {
@@ -101,6 +113,14 @@ struct walk {
 };
 
 static int walk(struct walk *w, unsigned stage, struct slice text, bool first);
+
+/* Keeps which pattern it was. */
+static int
+gave_up(struct walk *w, const struct tokenizer_step *step, int r)
+{
+	w->r->stuck = step;
+	return r;
+}
 
 static int
 scan_batches(struct walk *w, unsigned stage, struct slice text, bool first)
@@ -116,7 +136,7 @@ scan_batches(struct walk *w, unsigned stage, struct slice text, bool first)
 		return r;
 	while (w->out->n < w->max_n && (n = scan_pieces(run, len, PIECES_BATCH)) != 0) {
 		if (n < 0)
-			return (int)n;
+			return gave_up(w, s->step, (int)n);
 		if (stage + 1 == w->p->n) {
 			r = bpe_pieces(&w->p->tables, &w->r->bpe, text.p + off, text.len - off, len,
 				       (size_t)n, w->max_n, w->out);
@@ -234,6 +254,8 @@ split(struct walk *w, unsigned stage, struct slice text, bool first,
 
 	while (r == 0 && w->out->n < w->max_n) {
 		r = next_match(w->p, s, run, text, from, &begin, &end);
+		if (r < 0)
+			gave_up(w, s->step, r);
 		if (r <= 0)
 			break;
 		r = 0;
@@ -257,12 +279,15 @@ metaspace(struct walk *w, unsigned stage, struct slice text, bool first)
 	bool starts = text.p[0] == ' ' ||
 		      (text.len >= mark.len && memcmp(text.p, mark.p, mark.len) == 0);
 
-	to->len = 0;
-	if (!starts && ((s->flags & STEP_ALWAYS) || (first && (s->flags & STEP_FIRST))) &&
-	    normal_add(to, mark.p, mark.len) < 0)
-		return -ENOMEM;
-	if (normal_replace(to, text, SLICE_LIT(" "), mark) < 0)
-		return -ENOMEM;
+	int r = 0;
+
+	normal_begin(to, text.len);
+	if (!starts && ((s->flags & STEP_ALWAYS) || (first && (s->flags & STEP_FIRST))))
+		r = normal_add(to, mark.p, mark.len);
+	if (r == 0)
+		r = normal_replace(to, text, SLICE_LIT(" "), mark);
+	if (r < 0)
+		return r;
 	text = slice_of(to->p, to->len);
 	if (s->flags & STEP_SPLIT)
 		return split(w, stage, text, first, BEHAVIOR_NEXT);
@@ -276,10 +301,12 @@ prefix_space(struct walk *w, unsigned stage, struct slice text, bool first)
 
 	if (text.p[0] == ' ')
 		return walk(w, stage + 1, text, first);
-	to->len = 0;
-	if (normal_add(to, " ", 1) < 0 || normal_add(to, text.p, text.len) < 0)
-		return -ENOMEM;
-	return walk(w, stage + 1, slice_of(to->p, to->len), first);
+	normal_begin(to, text.len);
+	int r = normal_add(to, " ", 1);
+
+	if (r == 0)
+		r = normal_add(to, text.p, text.len);
+	return r < 0 ? r : walk(w, stage + 1, slice_of(to->p, to->len), first);
 }
 
 static int

@@ -40,6 +40,7 @@ struct pieces_run {                     /* zero before its first use */
 		uint32_t len[PIECES_BATCH];
 	} stage[TOKENIZER_STEPS_MAX];
 	struct bpe_work bpe;
+	const struct tokenizer_step *stuck;     /* whose pattern searched for too long, last */
 };
 
 int pieces_open(struct pieces *p, const struct tokenizer_step *steps, unsigned n, const char **why);
@@ -47,8 +48,10 @@ int pieces_open(struct pieces *p, const struct tokenizer_step *steps, unsigned n
 	 * -ENOMEM. */
 void pieces_close(struct pieces *p);
 void pieces_run_free(struct pieces_run *r);
+void pieces_give_back(struct pieces_run *r, size_t most);
+	/* Buffers of more than `most` bytes, but for those of bpe. */
 
 int pieces_encode(const struct pieces *p, struct pieces_run *r, struct slice text, bool first,
 		  size_t max_n, struct ids *out);
 	/* After bpe_begin.  first: nothing stands before it in the whole text.  Stops when out->n
-	 * reaches max_n.  0, -ENOMEM, -E2BIG. */
+	 * reaches max_n.  0, -ENOMEM, -E2BIG, -EOVERFLOW, -ECANCELED, -ETIME: r->stuck. */

@@ -650,16 +650,17 @@ py_int_of(struct run *run, struct value v, int64_t base, bool *ok)
 }
 
 static bool
-parse_float(struct slice s, double *ret)
+parse_float(struct run *run, struct slice s, double *ret)
 {
 	static const char *const word[] = {"inf", "infinity", "nan"};
-	char buf[512], *end;
+	char *buf, *end;
 	size_t n = 0;
 	bool digit = false, any = false;
 
 	s = py_strip(s, true, true);
-	if (s.len == 0 || s.len >= sizeof(buf))
+	if (s.len == 0)
 		return false;
+	buf = run_bytes(run, s.len + 1);
 	for (size_t i = 0; i < s.len; i++) {
 		char c = s.p[i];
 
@@ -698,6 +699,6 @@ py_float_of(struct run *run, struct value v, bool *ok)
 		fail_undefined(run, v);
 	if (is_number(v))
 		return value_float(as_double(run, v));
-	*ok = is_text(v) && parse_float(value_slice(v), &f);
+	*ok = is_text(v) && parse_float(run, value_slice(v), &f);
 	return value_float(f);
 }

@@ -99,7 +99,7 @@ failed(struct prompt_maker *p, int r, const struct jinja_error *e)
 	if (r == -ENOMEM)
 		return prompt_no_memory(p);
 	if (r == -ENOSPC || r == -E2BIG)
-		return prompt_stop(p, PROMPT_UNKNOWN, "chat template, line %u: more work or text "
+		return prompt_stop(p, PROMPT_TOO_MUCH, "chat template, line %u: more work or text "
 				   "than one prompt may take: %s", e->line, e->text);
 	return prompt_stop(p, PROMPT_REFUSED, "chat template, line %u: %s", e->line, e->text);
 }
@@ -124,6 +124,8 @@ render_to(struct rendering *r, struct value context, bool continued, struct text
 	int err;
 
 	options.now_s = r->p->clock == INT64_MIN ? (int64_t)time(NULL) : r->p->clock;
+	options.stop = r->p->stop;
+	options.max_steps = r->p->max_steps;
 	zone_set(&r->p->m->zone, &options);
 	text_clear(out);
 	err = jinja_render(r->jinja, &context, &options, &r->p->bump, out, &e);

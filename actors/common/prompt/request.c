@@ -36,7 +36,7 @@ bool
 prompt_no_memory(struct prompt_maker *p)
 {
 	p->no_memory = true;
-	return prompt_stop(p, PROMPT_UNKNOWN, "no memory, or more than one request may take");
+	return prompt_stop(p, PROMPT_TOO_MUCH, "no memory, or more than one request may take");
 }
 
 bool
@@ -63,8 +63,9 @@ prompt_take_salt(struct prompt_maker *p, struct value salt)
 {
 	if (salt.kind == VALUE_UNDEFINED || salt.kind == VALUE_NONE)
 		return true;
-	if (salt.kind != VALUE_STRING || salt.n == 0)
-		return prompt_stop(p, PROMPT_REFUSED, "cache_salt is no text, or empty");
+	if (salt.kind != VALUE_STRING || !openai_salt_fits(value_slice(salt)))
+		return prompt_stop(p, PROMPT_REFUSED, "cache_salt is no text of 1 to 128 "
+				   "characters without @, /, \\ and NUL");
 	if (!value_copy(&p->bump, value_slice(salt), &salt))
 		return prompt_no_memory(p);
 	p->salt = value_slice(salt);
@@ -95,19 +96,19 @@ encode(struct prompt_maker *p, struct slice text, bool special, size_t most)
 {
 	const struct tokenizer *t = p->m->tokenizer;
 	uint64_t since = now_ns();
+	char why[PROMPT_WHY_BYTES / 2];
 	int r;
 
 	if (p->ids.n + most > PROMPT_IDS_MAX)
 		most = PROMPT_IDS_MAX > p->ids.n ? PROMPT_IDS_MAX - p->ids.n : 0;
 	r = segments_encode(p->cache, t, p->scratch, text, special, most, &p->ids);
 	p->tokenize_ns += now_ns() - since;
-	if (r == -EILSEQ)
-		return prompt_stop(p, PROMPT_REFUSED, "the text is no UTF-8, or has half a "
-				   "surrogate pair: no tokenizer takes it");
-	if (r == -E2BIG)
-		return prompt_stop(p, PROMPT_UNKNOWN, "the text keeps the tokenizer busy for too "
-				   "long");
-	return r == 0 || prompt_no_memory(p);
+	if (r == 0)
+		return true;
+	if (r == -ENOMEM)
+		return prompt_no_memory(p);
+	tokenizer_trouble(t, p->scratch, r, why, sizeof why);
+	return prompt_stop(p, r == -EILSEQ ? PROMPT_REFUSED : PROMPT_TOO_MUCH, "the text: %s", why);
 }
 
 /* How many tokens truncation leaves; SIZE_MAX: all.  False: the model's length is not known. */
@@ -327,10 +328,36 @@ prompt_maker_clock(struct prompt_maker *p, int64_t unix_seconds)
 	p->clock = unix_seconds;
 }
 
+void
+prompt_maker_stop(struct prompt_maker *p, const atomic_bool *stop)
+{
+	p->stop = stop;
+	tokenizer_scratch_stop(p->scratch, stop);
+}
+
+void
+prompt_maker_bounds(struct prompt_maker *p, uint64_t steps, size_t bytes)
+{
+	p->max_steps = steps;
+	p->bump.max = p->text.max = p->marked.max = bytes;
+}
+
+void
+prompt_maker_give_back(struct prompt_maker *p)
+{
+	bump_give_back(&p->bump, PROMPT_KEEP_BYTES);
+	text_give_back(&p->text, PROMPT_KEEP_BYTES);
+	text_give_back(&p->marked, PROMPT_KEEP_BYTES);
+	if (p->ids.cap * sizeof p->ids.id[0] > PROMPT_KEEP_BYTES)
+		ids_free(&p->ids);
+	tokenizer_scratch_give_back(p->scratch, PROMPT_KEEP_BYTES);
+}
+
 const char *
 prompt_end_name(enum prompt_end end)
 {
-	static const char *const names[] = {"exact", "prefix", "too-long", "refused", "unknown"};
+	static const char *const names[] = {"exact", "prefix", "too-long", "refused", "unknown",
+					   "too-much"};
 
 	return names[end];
 }

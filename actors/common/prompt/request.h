@@ -16,6 +16,7 @@
  *            and a warm segment cache: under a millisecond.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,8 +29,9 @@ struct prompt_maker;
 struct segments;
 
 #define PROMPT_IDS_MAX     (16u << 20)          /* tokens of one request, all prompts */
-#define PROMPT_ARENA_BYTES (1u << 30)
+#define PROMPT_ARENA_BYTES (512u << 20)
 #define PROMPT_TEXT_BYTES  (256u << 20)
+#define PROMPT_KEEP_BYTES  (16u << 20)          /* a buffer, by prompt_maker_give_back */
 #define PROMPT_LISTS_MAX   4096u                /* prompts of one request; more: the first */
 
 enum prompt_end {
@@ -38,6 +40,8 @@ enum prompt_end {
 	PROMPT_TOO_LONG,        /* stopped at max_ids: the ids are the prompt's first */
 	PROMPT_REFUSED,         /* the engine will refuse the request: no ids */
 	PROMPT_UNKNOWN,         /* nothing here can tell: no ids */
+	PROMPT_TOO_MUCH,        /* more work or memory than one prompt may take, or stopped: no ids,
+				   and nobody should be asked to do that work twice */
 };
 
 struct prompt_one {
@@ -49,7 +53,7 @@ struct prompt_made {
 	enum prompt_end end;    /* of the first prompt that is not exact, else EXACT */
 	const char *why;        /* "" when exact; else why it ended so */
 	const struct prompt_one *prompts;
-	size_t n_prompts;       /* 0: REFUSED and UNKNOWN */
+	size_t n_prompts;       /* 0: REFUSED, UNKNOWN, TOO_MUCH */
 	struct slice salt;      /* cache_salt, unescaped; {NULL, 0}: none */
 	struct slice text;      /* what was tokenized, of the first prompt; p NULL: ids given */
 	bool add_special;       /* special tokens were added in front of (behind) that text */
@@ -62,14 +66,24 @@ void prompt_maker_clock(struct prompt_maker *p, int64_t unix_seconds);
 	/* What strftime_now takes for now, in the model's time zone; INT64_MIN, and before the
 	 * first call: the clock of the machine. */
 
+void prompt_maker_stop(struct prompt_maker *p, const atomic_bool *stop);
+	/* From now on what is made ends soon, as TOO_MUCH, when *stop is true, which another thread
+	 * may set; borrowed.  NULL, and before the first call: nothing stops it.  One pass over the
+	 * body goes on to its end. */
+void prompt_maker_bounds(struct prompt_maker *p, uint64_t steps, size_t bytes);
+	/* From now on a template takes at most so many steps, and it and its text so much memory
+	 * each; more is TOO_MUCH. */
+void prompt_maker_give_back(struct prompt_maker *p);
+	/* What it made is gone, and of its memory what is beyond PROMPT_KEEP_BYTES a buffer. */
+
 const char *prompt_end_name(enum prompt_end end);
-	/* "exact", "prefix", "too-long", "refused", "unknown".  Static. */
+	/* "exact", "prefix", "too-long", "refused", "unknown", "too-much".  Static. */
 
 int prompt_make(struct prompt_maker *p, const struct model *m, struct segments *cache,
 		enum openai_route route, struct slice body, size_t max_ids,
 		struct prompt_made *ret);
 	/* cache NULL: none.  max_ids 0: the model's max_model_len + 1, else PROMPT_IDS_MAX.
-	 * 0 with *ret; -ENOMEM: the machine has no memory (ret then UNKNOWN, saying so). */
+	 * 0 with *ret; -ENOMEM: the machine has no memory (ret then TOO_MUCH, saying so). */
 int prompt_text(struct prompt_maker *p, const struct model *m, enum openai_route route,
 		struct slice body, struct prompt_made *ret);
 	/* The same up to the text: prompts stay without ids. */

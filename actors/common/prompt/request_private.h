@@ -27,6 +27,8 @@ struct prompt_maker {
 	uint32_t n_prompts, room;
 	struct tokenizer_scratch *scratch;
 	int64_t clock;                  /* INT64_MIN: the machine's */
+	const atomic_bool *stop;        /* borrowed; NULL: nobody stops it */
+	uint64_t max_steps;             /* of a template; 0: JINJA_STEPS */
 	const struct model *m;          /* of the request in hand, borrowed; and so on */
 	struct segments *cache;
 	size_t max_ids;
@@ -87,6 +89,9 @@ bool lax_bool(struct value v, bool absent, bool *ret);
 bool lax_int(struct value v, int64_t *ret);             /* undefined and none: PROMPT_ABSENT */
 bool lax_cut(struct prompt_maker *p, struct value body, struct prompt_cut *cut);
 	/* truncate_prompt_tokens, truncation_side, add_special_tokens (cut: its default). */
+bool lax_output(struct prompt_maker *p, const char *name, struct value most, int64_t absent,
+		struct prompt_cut *cut);
+	/* Tokens of answer that are asked for by that name, into cut->max_output. */
 
 /* tools.c */
 bool tools_dump(struct prompt_maker *p, struct value tools, struct value *ret);

@@ -145,6 +145,20 @@ reasoning(struct items *c, struct value item)
 			     text.kind == VALUE_STRING ? text : value_str(""));
 }
 
+/* What an assistant said comes as "output_text" only in an item that says "message". */
+static bool
+part_fits(struct value part, bool message)
+{
+	static const char *const types[] = {"input_text", "input_image", "input_file",
+					    "output_text", "refusal"};
+	struct value type = value_member(part, "type");
+
+	for (size_t i = 0; i < (message ? 5 : 3); i++)
+		if (value_is_text(type, types[i]))
+			return true;
+	return false;
+}
+
 static bool
 item_message(struct items *c, struct value item)
 {
@@ -154,6 +168,10 @@ item_message(struct items *c, struct value item)
 		c->assistant = NULL;
 		return push(c, item);
 	}
+	for (uint32_t i = 0; content.kind == VALUE_LIST && i < content.n; i++)
+		if (!part_fits(content.items[i], !absent(value_member(item, "type"))))
+			return prompt_stop(c->p, PROMPT_REFUSED, "an assistant's content[%u] is "
+					   "of no type that such an item has", i);
 	if (content.kind == VALUE_LIST)
 		content = first_text(content);
 	if (content.kind != VALUE_STRING)
@@ -358,10 +376,9 @@ responses_ask(struct prompt_maker *p, struct value body, struct prompt_ask *ask)
 	ask->calls_made = true;
 	if (truncation.kind != VALUE_UNDEFINED && !value_is_text(truncation, "disabled"))
 		ask->cut.keep = -1;
-	if (!lax_int(value_member(body, "max_output_tokens"), &ask->cut.max_output))
-		return prompt_stop(p, PROMPT_REFUSED, "max_output_tokens is no whole number");
-	if (ask->cut.max_output == PROMPT_ABSENT)
-		ask->cut.max_output = 0;
+	if (!lax_output(p, "max_output_tokens", value_member(body, "max_output_tokens"), 0,
+			&ask->cut))
+		return false;
 	return prompt_take_salt(p, value_member(body, "cache_salt")) && chat_kwargs(p, body, ask) &&
 	       messages_of(p, body, ask) && tools_of(p, body, ask) &&
 	       chat_effort(p, value_member(value_member(body, "reasoning"), "effort"),

@@ -37,3 +37,10 @@ text_room(struct text *text, size_t n)
 	text->cap = cap;
 	return 0;
 }
+
+void
+text_give_back(struct text *text, size_t most)
+{
+	if (text->cap > most)
+		text_free(text);
+}

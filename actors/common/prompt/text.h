@@ -19,6 +19,7 @@ struct text {
 
 void text_init(struct text *text, size_t max);  /* takes no memory yet */
 void text_free(struct text *text);
+void text_give_back(struct text *text, size_t most);    /* what it has, if that is more */
 int text_room(struct text *text, size_t n);
 	/* After it, n more bytes can be written behind p + len. */
 

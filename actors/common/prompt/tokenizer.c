@@ -2,7 +2,9 @@
 #include "actors/common/prompt/tokenizer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "actors/common/prompt/added.h"
@@ -14,6 +16,8 @@
  * that, so many are looked at in one go. */
 #define CUT_LEAST  4096u
 #define CUT_WINDOW 8192u
+
+#define PATTERN_SHOWN 100u              /* bytes of a pattern that is complained of */
 
 struct tokenizer {
 	const struct tokenizer_head *head;
@@ -124,6 +128,9 @@ check_steps(const struct tokenizer *t)
 		if (s->kind >= STEP_KINDS || s->behavior >= BEHAVIORS ||
 		    (s->kind < STEP_SPLIT_REGEX) != (i < h->n_normalizers))
 			return "a step of an unknown kind";
+		/* What stands for a blank is one character: stages cannot multiply a text. */
+		if (s->kind == STEP_METASPACE && s->text_len > 4)
+			return "a mark that is no character";
 		if (s->text > n_bytes || s->text_len > n_bytes - s->text || s->with > n_bytes ||
 		    s->with_len > n_bytes - s->with || (searches && s->text_len == 0))
 			return "a step without its text";
@@ -264,6 +271,20 @@ tokenizer_scratch_free(struct tokenizer_scratch **ret)
 	free(s);
 }
 
+void
+tokenizer_scratch_stop(struct tokenizer_scratch *scratch, const atomic_bool *stop)
+{
+	scratch->run.bpe.stop = stop;
+}
+
+void
+tokenizer_scratch_give_back(struct tokenizer_scratch *scratch, size_t most)
+{
+	normal_give_back(&scratch->normal, most);
+	pieces_give_back(&scratch->run, most);
+	bpe_give_back(&scratch->run.bpe, most);
+}
+
 struct tokenizer_counts
 tokenizer_scratch_counts(const struct tokenizer_scratch *scratch)
 {
@@ -282,18 +303,6 @@ uint64_t
 tokenizer_identity(const struct tokenizer *t)
 {
 	return t->head->checksum;
-}
-
-uint32_t
-tokenizer_added(const struct tokenizer *t, struct slice content)
-{
-	const struct tokenizer_added_token *added = section(t, SECTION_ADDED);
-	const char *bytes = section(t, SECTION_BYTES);
-
-	for (size_t i = 0; i < t->n_added; i++)
-		if (slice_eq(slice_of(bytes + added[i].off, added[i].len), content))
-			return added[i].id;
-	return TOKENIZER_NONE;
 }
 
 size_t
@@ -423,4 +432,31 @@ tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *scratch, s
 	if (out->n > max_n)
 		out->n = max_n;
 	return r;
+}
+
+void
+tokenizer_trouble(const struct tokenizer *t, const struct tokenizer_scratch *scratch, int r,
+		  char *why, size_t why_len)
+{
+	const struct tokenizer_step *step = scratch->run.stuck;
+
+	if (r == -EILSEQ)
+		snprintf(why, why_len, "it is no UTF-8, or has half a surrogate pair: no tokenizer "
+			 "takes it");
+	else if (r == -EOVERFLOW)
+		snprintf(why, why_len, "normalizers make more than %u times its length of it",
+			 NORMAL_TIMES);
+	else if (r == -E2BIG)
+		snprintf(why, why_len, "all of it, or a piece that nothing parts, keeps the "
+			 "tokenizer busy for too long");
+	else if (r == -ECANCELED)
+		snprintf(why, why_len, "stopped, for its tokens took too long");
+	else if (r == -ETIME && step)
+		snprintf(why, why_len, "the pre-tokenizer's pattern %.*s%s searches it for too "
+			 "long",
+			 (int)(step->text_len > PATTERN_SHOWN ? PATTERN_SHOWN : step->text_len),
+			 t->pieces.bytes + step->text,
+			 step->text_len > PATTERN_SHOWN ? "..." : "");
+	else
+		snprintf(why, why_len, "%s", strerror(-r));
 }

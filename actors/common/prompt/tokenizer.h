@@ -15,6 +15,7 @@
  *            mixed text, never worse than n log n (tests/bench/run prompt).  Nothing blocks.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +37,12 @@ int tokenizer_scratch_new(struct tokenizer_scratch **ret);      /* 0, -ENOMEM */
 void tokenizer_scratch_free(struct tokenizer_scratch **ret);
 	/* One scratch may serve several tokenizers; its word cache starts anew at each change. */
 
+void tokenizer_scratch_stop(struct tokenizer_scratch *scratch, const atomic_bool *stop);
+	/* From now on encoding ends soon, with -ECANCELED, when *stop is true, which another thread
+	 * may set; borrowed.  NULL: nothing stops it. */
+void tokenizer_scratch_give_back(struct tokenizer_scratch *scratch, size_t most);
+	/* Buffers of more than `most` bytes. */
+
 struct tokenizer_counts {
 	uint64_t pieces;        /* that were made ids by this scratch since it is there */
 	uint64_t cached;        /* of them found in its word cache */
@@ -44,8 +51,6 @@ struct tokenizer_counts tokenizer_scratch_counts(const struct tokenizer_scratch 
 
 size_t tokenizer_vocabulary(const struct tokenizer *t);
 	/* The largest id it can give, plus one. */
-uint32_t tokenizer_added(const struct tokenizer *t, struct slice content);
-	/* Id of the added token of that very content, or TOKENIZER_NONE. */
 uint64_t tokenizer_identity(const struct tokenizer *t);
 	/* Differs between tokenizers that may give different ids: the compiled bytes' checksum. */
 
@@ -53,7 +58,10 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *scratc
 		     struct slice text, bool add_special, size_t max_ids, struct ids *out);
 	/* Appends the text's ids to out, with add_special those of the post-processor (BOS and the
 	 * like) around them.  Stops when max_ids were appended: then the text has as many or more,
-	 * and those are its first.  0; -EILSEQ not UTF-8; -ENOMEM, -E2BIG as below. */
+	 * and those are its first.  0; -EILSEQ not UTF-8; the rest as below. */
+void tokenizer_trouble(const struct tokenizer *t, const struct tokenizer_scratch *scratch, int r,
+		       char *why, size_t why_len);
+	/* Why the last encoding with this scratch ended with r: a clause on the text. */
 
 /* A stretch of text between hard boundaries. */
 struct tokenizer_cut {
@@ -72,7 +80,8 @@ bool tokenizer_cut(const struct tokenizer *t, struct slice text, size_t *off,
 int tokenizer_encode_cut(const struct tokenizer *t, struct tokenizer_scratch *scratch,
 			 const struct tokenizer_cut *cut, size_t max_ids, struct ids *out);
 	/* Appends the ids of one stretch, at most max_ids.  0; -ENOMEM; -E2BIG: text of 4 GiB, or a
-	 * pattern that searched for too long. */
+	 * piece of BPE_PIECE_MAX; -EOVERFLOW: normalizers make too much of it (normalize.h); -ETIME:
+	 * a pattern searched for too long; -ECANCELED. */
 size_t tokenizer_specials(const struct tokenizer *t, const uint32_t **ret_before,
 			  const uint32_t **ret_after, size_t *ret_n_after);
 	/* What add_special puts around the text: how many before, and the lists. */

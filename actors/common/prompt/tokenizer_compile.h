@@ -34,12 +34,11 @@ int tokenizer_compile(const struct tokenizer_source *source, void **ret_bytes, s
 		      char *why, size_t why_len);
 	/* *ret_bytes: 64-byte aligned, the caller's to free(). */
 
-/* The same files, found and mapped. */
+/* The same files, found and read. */
 struct tokenizer_files {
-	struct tokenizer_source source; /* borrows the maps */
+	struct tokenizer_source source; /* borrows bytes */
 	char *name;                     /* of the file itself */
-	void *map[2];
-	size_t len[2];
+	char *bytes[2];                 /* owned */
 };
 
 int tokenizer_files_open(const char *path, bool config, struct tokenizer_files *ret, char *why,

@@ -37,7 +37,7 @@ def prepared(python, folder):
     if r.returncode != 0:
         raise RuntimeError(r.stderr[-2000:])
     lines = []
-    for ask, said in zip(sent, r.stdout.splitlines(), strict=True):
+    for ask, said in zip(sent, r.stdout.rstrip("\n").split("\n"), strict=True):
         ask, said = json.loads(ask), json.loads(said)
         line = {"path": ask["path"], "body": json.dumps(ask["body"])}
         if "error" in said:

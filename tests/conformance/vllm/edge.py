@@ -35,6 +35,10 @@ CONTENTS = [
     [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}], [["a"]], [None],
     "a\0b", "\U0001f682", "\ufeffbom", [{**text("a"), "cache_control": {"type": "ephemeral"}}, text("b")],
 ]
+# Alone they are refused where the role is one of OpenAI's and nothing else says that the message is vLLM's own kind.
+PARTS = ["b", {"type": "input_text", "text": "b"}, text(None), {"type": "refusal", "refusal": "r"},
+         {"type": "thinking", "thinking": "t"}, {"text": "b"}, {"type": "tool_reference", "name": "n"}, {"type": "foo"}, 5, {}]
+ROLES = ["user", "system", "developer", "assistant", "tool", "foo"]
 BILLING = "x-anthropic-billing-header: a"
 SYSTEMS = [BILLING + "\nb", BILLING, [text(BILLING + "\nb"), text("c")], [BILLING], [text("p"), BILLING + "\nq"], ""]
 DEVELOPER = {"role": "developer", "content": "dev"}
@@ -81,6 +85,12 @@ FLAGS = [
     {"cache_salt": ""}, {"cache_salt": "x"}, {"cache_salt": 5}, {"cache_salt": "y" * 129}, {"cache_salt": "a/b"},
     {"kv_transfer_params": {"prompt_token_ids": [1, 2, 3]}}, {"kv_transfer_params": {"prompt_token_ids": []}},
     {"kv_transfer_params": {"prompt_token_ids": None}}, {"stream": "x"}, {"unknown": 1},
+    {"cache_salt": "\u00e9" * 128}, {"cache_salt": "\u00e9" * 129}, {"chat_template_kwargs": {"self": 1}},
+    {"chat_template_kwargs": {"self": None}}, {"chat_template_kwargs": {"tools": 1}},
+    {"chat_template_kwargs": {"documents": 1}}, {"kv_transfer_params": []},
+    *({"kv_transfer_params": {"prompt_token_ids": i}} for i in ("x", [1, "a"], [-1], [True], [1.0], {}, 0)),
+    {"kv_transfer_params": {"prompt_token_ids": []}, "echo": True},
+    {"kv_transfer_params": {"prompt_token_ids": [1, 2]}, "echo": True},
 ]
 ENDS = ["end", " end ", "", "   ", "line\n", [text("p")], [text("p ")], None, []]
 PROMPTS = [
@@ -115,6 +125,8 @@ INPUTS = [
      {"type": "custom_tool_call_output", "call_id": "c", "output": "o"}],
     [USER, {"type": "message", "id": "m", "status": "in_progress", **assistant([{**OUTPUT, "annotations": []}])}],
     [USER, assistant("part", status="incomplete")], [DEVELOPER, USER], [{"role": "system", "content": "s"}, USER],
+    *([USER, {**kind, **assistant([c])}, user("x")] for kind in ({}, {"type": "message"})
+      for c in (OUTPUT, text("o1"), "o1", {"type": "input_text", "text": "o1"}, {"type": "refusal", "refusal": "o"})),
     [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call", "id": "w"}],
 ]
 FUNCTION = {"type": "function", "name": "f"}
@@ -124,7 +136,8 @@ RESPONSES = [
                                         "unknown": 1}]},
     {"tools": [FUNCTION]}, {"tools": [{**FUNCTION, "parameters": {}}], "tool_choice": "none"}, {"tools": []},
     {"tools": [{"type": "web_search"}]}, {"chat_template_kwargs": {"enable_thinking": False}},
-    {"max_output_tokens": 5000}, {"cache_salt": "x"},
+    {"max_output_tokens": 5000}, {"max_output_tokens": 4096}, {"max_output_tokens": "x"}, {"max_output_tokens": -1},
+    {"cache_salt": "x"}, {"cache_salt": ""}, {"cache_salt": "a/b"},
 ]
 THOUGHT = {"type": "thinking", "thinking": "t1", "signature": "s"}
 USE = {"type": "tool_use", "id": "i", "name": "n", "input": {}}
@@ -150,6 +163,7 @@ ANTHROPIC = [
     {"tools": [NAMED], "tool_choice": {"type": "any"}}, {"tools": [NAMED], "tool_choice": {"type": "tool", "name": "f"}},
     {"thinking": {"type": "disabled"}}, {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2048},
     {"output_config": {"effort": "low"}}, {"chat_template_kwargs": {"enable_thinking": False}}, {"cache_salt": "s"},
+    {"cache_salt": "a/b"}, {"cache_salt": 5}, {"max_tokens": 5000},
     {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
 ]
 
@@ -158,6 +172,17 @@ def conversations():
     """Messages, and what the request says beside them."""
     for c in CONTENTS:
         yield [user(c)], {}
+    for p in PARTS:
+        yield [user([text("a"), p])], {}
+        yield [user([p, text("a")])], {}
+        for role in ROLES:
+            yield [{"role": role, "tool_call_id": "c1", "content": [p]}, USER], {}
+            yield [{"role": role, "content": [p]}, USER], {}
+    for more in ({"name": "x"}, {"reasoning": "r"}, {"reasoning": None}, {"reasoning": 5}, {"task": "t"}, {"tools": None},
+                 {"tools": [tool()]}, {"tools": []}, {"tool_calls": []}, {"tool_call_id": None}, {"unknown": 1}):
+        yield [user(["a"], **more)], {}
+        yield [assistant(["a"], **more), USER], {}
+    yield [assistant(["a"], tool_calls=[{**CALL, "function": {"name": "f", "arguments": "{}"}}]), USER], {}
     for m in ({"role": "user"}, {"role": "assistant"}, {"role": "system"}, {"role": "tool"}, {"role": "foo"}, {"role": ""},
               {"content": "x"}, {"role": "function", "name": "f", "content": "a"}):
         yield [m], {}
@@ -179,11 +204,14 @@ def conversations():
     yield [user("x", tool_calls=[{**CALL, "function": {"name": "f", "arguments": "{}"}}])], {}
     for c in RESULTS:
         yield [USER, {"role": "tool", "tool_call_id": "c1", "content": c}, user("x")], {}
-    yield [USER, {"role": "tool", "tool_call_id": 5, "content": "x"}], {}
+    for i in (5, None):
+        yield [USER, {"role": "tool", "tool_call_id": i, "content": "x"}], {}
+    for role in ROLES:
+        yield [{"role": role, "name": None, "content": "x"}, USER], {}
     for r in REASONINGS:
         yield [USER, assistant("c", **r), {"role": "tool", "content": "t", "tool_call_id": "x"}], {}
         yield [USER, assistant(None, **r), user("x")], {}
-    for more in ({"reasoning": "r"}, {"name": "bob"}, {"name": 5}, {"task": "t"}):
+    for more in ({"reasoning": "r"}, {"name": "bob"}, {"name": 5}, {"task": "t"}, {"task": 5}, {"tool_call_id": 5}):
         yield [user("x", **more)], {}
     for t in TOOLS:
         yield [USER], {"tools": t}
