@@ -708,6 +708,64 @@ Test(expression, a_header_that_is_no_utf_8_is_matched_all_the_same)
 	expression_free(&e);
 }
 
+/* As etc/README.md has it. */
+static void
+write_table(FILE *f)
+{
+	static const struct {
+		enum facts_class of;
+		const char *changes;
+	} classes[] = {
+		{FACTS_OF_REQUEST, "request"}, {FACTS_OF_TAGS, "request"},
+		{FACTS_STATIC, "documents"}, {FACTS_POOL, "readings"}, {FACTS_DYNAMIC, "readings"},
+	};
+	static const char *const types[] = {
+		[FACTS_BOOL] = "bool", [FACTS_INT] = "int", [FACTS_DOUBLE] = "double",
+		[FACTS_STRING] = "string", [FACTS_TAGS] = "tags", [FACTS_HEADERS] = "map",
+		[FACTS_LABELS] = "map",
+	};
+
+	fprintf(f, "| name | type | unit | changes with | meaning |\n"
+		   "| --- | --- | --- | --- | --- |\n");
+	for (unsigned i = 0; i < FACTS; i++) {
+		const struct fact_row *row = &facts_table()[i];
+		const char *changes = "";
+
+		for (unsigned k = 0; k < sizeof classes / sizeof *classes; k++)
+			if (row->class == classes[k].of)
+				changes = classes[k].changes;
+		if (row->class == FACTS_POOL)
+			fprintf(f, "| `pool['NAME'].%s` | ", strrchr(row->name, '.') + 1);
+		else
+			fprintf(f, "| `%s` | ", row->name);
+		if (row->choice)
+			fprintf(f, "one of");
+		else
+			fprintf(f, "%s", types[row->type]);
+		for (unsigned k = 0; row->choice && strcmp(row->choice(k), "unknown") != 0; k++)
+			fprintf(f, "%s `%s`", k ? "," : "", row->choice(k));
+		fprintf(f, " | %s | %s | %s |\n", row->unit, changes, row->doc);
+	}
+}
+
+Test(expression, the_readme_lists_the_facts_as_the_table_has_them)
+{
+	char *want, *readme = NULL;
+	size_t n_want, cap = 0;
+	FILE *f = open_memstream(&want, &n_want);
+
+	cr_assert(f);
+	write_table(f);
+	fclose(f);
+	f = fopen(PM_SOURCE_DIR "/etc/README.md", "r");
+	cr_assert(f);
+	cr_assert_gt(getdelim(&readme, &cap, '\0', f), 0);
+	fclose(f);
+	cr_assert(strstr(readme, want), "etc/README.md lacks this table:\n%s", want);
+	free(readme);
+	free(want);
+}
+
 Test(expression, the_table_of_facts_has_a_name_a_unit_and_a_place_for_each)
 {
 	for (unsigned i = 0; i < FACTS; i++) {
