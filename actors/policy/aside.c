@@ -12,6 +12,7 @@
 struct thread {
 	struct aside *aside;            /* borrowed */
 	zactor_t *actor;                /* owned */
+	struct tags_room *room;         /* owned; NULL: no tags */
 	struct aside_job *job;          /* what it has; NULL: it waits */
 };
 
@@ -43,10 +44,16 @@ keep_ids(struct aside_job *job)
 }
 
 static void
-work(struct aside_job *job, struct native *native, struct prompt_maker *maker)
+work(struct aside_job *job, struct thread *me, struct prompt_maker *maker)
 {
+	struct native *native = me->aside->native;
+
 	if (job->state == ASIDE_READING) {
 		job->read = openai_view_parse(job->body.p, job->body.len, &job->view, &job->why);
+		if (job->read == 0 && me->room) {
+			tags_of_body(me->room, job->body, &job->tags);
+			job->tagged = true;
+		}
 		job->read_ns = clock_mono();
 	} else {
 		prompt_maker_stop(maker, &job->stop);
@@ -70,7 +77,6 @@ static void
 aside_actor(zsock_t *pipe, void *arg)
 {
 	struct thread *me = arg;
-	struct native *native = me->aside->native;
 	struct prompt_maker *maker = NULL;
 	struct aside_job *job;
 	cpu_set_t all;
@@ -88,7 +94,7 @@ aside_actor(zsock_t *pipe, void *arg)
 			break;                  /* "$TERM" */
 		memcpy(&job, frame, sizeof job);
 		stand_back(&all);
-		work(job, native, maker);
+		work(job, me, maker);
 		zmq_send(zsock_resolve(pipe), &job, sizeof job, 0);
 	}
 	prompt_maker_free(&maker);
@@ -118,6 +124,16 @@ aside_new(struct aside **ret, struct native *native,
 	return 0;
 }
 
+int
+aside_tagging(struct aside *a, const struct tags *tags)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < ASIDE_THREADS && r == 0; i++)
+		r = tags_room_new(&a->thread[i].room, tags);
+	return r;
+}
+
 static void
 job_free(struct aside *a, struct aside_job *job)
 {
@@ -139,8 +155,10 @@ aside_free(struct aside **ret)
 		return;
 	*ret = NULL;
 	aside_end(a);
-	for (unsigned i = 0; i < ASIDE_THREADS; i++)
+	for (unsigned i = 0; i < ASIDE_THREADS; i++) {
 		zactor_destroy(&a->thread[i].actor);
+		tags_room_free(&a->thread[i].room);
+	}
 	free(a);
 }
 

@@ -20,6 +20,7 @@
 #include <czmq.h>
 #include <stdatomic.h>
 
+#include "actors/common/tags/tags.h"
 #include "actors/policy/native.h"
 #include "actors/policy/tokencache.h"
 #include "actors/policy/view.h"
@@ -53,6 +54,8 @@ struct aside_job {
 	int read;                       /* of openai_view_parse */
 	const char *why;                /* likewise */
 	mono_ns read_ns;                /* when that was done */
+	bool tagged;                    /* likewise: and its texts were searched for tags */
+	struct tags_found tags;
 	const struct model *model;      /* MAKING on */
 	struct native_made made;        /* MADE; its ids are the job's */
 	uint32_t *ids;                  /* owned */
@@ -63,6 +66,9 @@ struct aside;
 int aside_new(struct aside **ret, struct native *native,
 	      void (*let_go)(struct view_ingress *ingress));
 	/* let_go: of one that left, once.  0, -ENOMEM. */
+int aside_tagging(struct aside *a, const struct tags *tags);
+	/* Bodies are searched for these, too; borrowed until aside_free.  Before any body comes.
+	 * 0, -ENOMEM. */
 void aside_free(struct aside **ret);
 zsock_t *aside_socket(struct aside *a, unsigned thread);
 	/* Readable when aside_collect has something; borrowed.  ASIDE_THREADS of them. */

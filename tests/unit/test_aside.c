@@ -84,6 +84,34 @@ Test(aside, a_body_is_read_elsewhere_and_its_view_kept_until_it_is_done_with)
 	free((void *)(uintptr_t)body.p);
 }
 
+Test(aside, a_body_is_searched_for_tags_where_it_is_read)
+{
+	struct manifest_pattern pattern = {.validator = MANIFEST_VALIDATOR_EMAIL, .minimum = 1};
+	struct manifest_tag tag = {.patterns = &pattern, .n_patterns = 1};
+	struct slice body = body_of(LARGE);
+	struct aside_job *j;
+	struct tags *tags;
+	struct aside *a;
+	struct token_key key;
+	uint32_t which;
+	bool dropped;
+	char why[200];
+
+	memcpy((char *)(uintptr_t)body.p + LARGE / 2, "@b.com,", 7);
+	cr_assert_eq(tags_new(&tags, &tag, 1, &which, why, sizeof why), 0);
+	cr_assert_eq(aside_new(&a, NULL, let_go), 0);
+	cr_assert_eq(aside_tagging(a, tags), 0);
+	j = read_one(a, &first, 3, body, alice);
+	collect(a, &key, &dropped);
+	cr_assert(j->tagged);
+	cr_assert_eq(j->tags.tags, 1);
+	cr_assert_eq(j->tags.unknown, 0);
+	aside_done(a, j);
+	aside_free(&a);
+	tags_free(&tags);
+	free((void *)(uintptr_t)body.p);
+}
+
 Test(aside, clients_take_turns_however_much_one_of_them_has_waiting)
 {
 	struct slice body = body_of(LARGE);
