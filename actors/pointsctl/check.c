@@ -40,7 +40,8 @@ print_found(const struct manifest *m, const struct yaml_errors *errs,
 		json_object_set_new(o, "policies", json_integer(m->n_policies));
 		json_object_set_new(o, "pools", json_integer(m->n_pools));
 		json_object_set_new(o, "worker_sets", json_integer(m->n_sets));
-		json_object_set_new(o, "workers", json_integer(m->n_members));
+		json_object_set_new(o, "workers", json_integer(manifest_workers(m)));
+		json_object_set_new(o, "providers", json_integer(m->n_providers));
 	}
 	print_json(o);
 	json_decref(o);
@@ -71,7 +72,7 @@ command_check(const struct options *o)
 	struct secret_files *files = NULL;
 	struct manifest *m = NULL;
 	int r = manifest_load_paths(o->args, o->n_args, &m, &errs);
-	char text[160];
+	char text[200];
 	int code;
 
 	if (r == 0)

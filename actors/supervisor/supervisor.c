@@ -167,7 +167,7 @@ static int
 check(const struct options *o)
 {
 	struct manifest *manifest = manifest_read(o);
-	char text[160];
+	char text[200];
 
 	if (!manifest)
 		return 1;

@@ -29,6 +29,7 @@
 
 Test(providers, their_models_are_rows_behind_the_workers)
 {
+	char said[200];
 	struct world w;
 
 	make_segments(&w, DOCUMENTS(BOTH));
@@ -48,6 +49,10 @@ Test(providers, their_models_are_rows_behind_the_workers)
 	cr_assert_str_eq(member_model(m, &m->members[0]), "demo");
 	cr_assert_neq(m->members[1].uid, m->members[2].uid);
 	cr_assert_eq(m->models[0].n_members, 2, "of the provider, what the policy names");
+	cr_assert_eq(manifest_workers(m), 1);
+	manifest_say(m, said, sizeof said);
+	cr_assert_str_eq(said, "1 models, 1 policies, 1 pools, 1 worker sets, 1 workers, "
+			       "1 providers");
 	end(&w);
 }
 

@@ -480,18 +480,31 @@ manifest_load_text(const char *file, const char *text, size_t len, struct manife
 	return snapshot_finish(&s, ret_manifest);
 }
 
+uint32_t
+manifest_workers(const struct manifest *m)
+{
+	uint32_t n = 0;
+
+	while (n < m->n_members && m->members[n].set != MANIFEST_NONE)
+		n++;
+	return n;
+}
+
 void
 manifest_say(const struct manifest *m, char *buf, size_t cap)
 {
 	unsigned found = 0;
-	char more[48] = "";
+	char more[48] = "", providers[48] = "";
 
 	for (uint32_t i = 0; i < m->n_sets; i++)
 		found += m->sets[i].discovery.source != MANIFEST_SOURCE_NONE;
 	if (found > 0)
 		snprintf(more, sizeof more, " and those that %u sets find", found);
-	snprintf(buf, cap, "%u models, %u policies, %u pools, %u worker sets, %u workers%s",
-		 m->n_models, m->n_policies, m->n_pools, m->n_sets, m->n_members, more);
+	if (m->n_providers > 0)
+		snprintf(providers, sizeof providers, ", %u providers", m->n_providers);
+	snprintf(buf, cap, "%u models, %u policies, %u pools, %u worker sets, %u workers%s%s",
+		 m->n_models, m->n_policies, m->n_pools, m->n_sets, manifest_workers(m), more,
+		 providers);
 }
 
 uint64_t

@@ -307,8 +307,10 @@ bool manifest_same_base(const struct manifest *a, const struct manifest *b);
 bool manifest_same_source(const struct manifest_discovery *a, const struct manifest_discovery *b);
 	/* Both ask the same question. */
 const char *manifest_source_name(enum manifest_source);         /* "static", "file", "dns" */
+uint32_t manifest_workers(const struct manifest *);
+	/* How many of its rows are workers': the first; the others are providers'. */
 void manifest_say(const struct manifest *m, char *buf, size_t cap);
-	/* What is in it, for people: "1 models, ..., 3 workers".  cap: 160 suffices. */
+	/* What is in it, for people: "1 models, ..., 3 workers".  cap: 200 suffices. */
 
 uint64_t manifest_hash(const struct manifest *);
 void manifest_free(struct manifest **);
