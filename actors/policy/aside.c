@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "actors/policy/prompt.h"
+
 #define NICE 10                         /* a tenth of the loop's share where both want one CPU */
 
 struct thread {
@@ -47,6 +49,7 @@ work(struct aside_job *job, struct native *native, struct prompt_maker *maker)
 {
 	if (job->state == ASIDE_READING) {
 		job->read = openai_view_parse(job->body.p, job->body.len, &job->view, &job->why);
+		job->may_hit = job->read == 0 && prompt_may_hit(&job->view, job->body.p);
 		job->read_ns = clock_mono();
 	} else {
 		prompt_maker_stop(maker, &job->stop);

@@ -52,6 +52,7 @@ struct aside_job {
 	struct openai_view view;        /* READ on, where read is 0 */
 	int read;                       /* of openai_view_parse */
 	const char *why;                /* likewise */
+	bool may_hit;                   /* of prompt_may_hit, which reads all of it once more */
 	mono_ns read_ns;                /* when that was done */
 	const struct model *model;      /* MAKING on */
 	struct native_made made;        /* MADE; its ids are the job's */
