@@ -15,6 +15,8 @@
 
 #define LOOK_NS 100000000ull            /* for workers that began anew */
 #define DISPROVEN_DOUBLINGS 6u          /* of the wait after answers disproved a clean run */
+#define PROBE_STEPS 200000u             /* of a template, some 10 ms */
+#define PROBE_BYTES (16u << 20)
 #define NOBODY UINT32_MAX
 
 struct held {                           /* a segment that came */
@@ -167,6 +169,8 @@ model_of(struct verifier *v, const struct subject *s)
 		opened_free(&o);
 		return NULL;
 	}
+	/* in the loop: what works longer than any probe should is not known here */
+	prompt_maker_bounds(v->maker, PROBE_STEPS, PROBE_BYTES);
 	*room = o;
 	return o;
 }

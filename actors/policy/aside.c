@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "actors/policy/prompt.h"
+
 #define NICE 10                         /* a tenth of the loop's share where both want one CPU */
 
 struct thread {
@@ -54,6 +56,7 @@ work(struct aside_job *job, struct thread *me, struct prompt_maker *maker)
 			tags_of_body(me->room, job->body, &job->tags);
 			job->tagged = true;
 		}
+		job->may_hit = job->read == 0 && prompt_may_hit(&job->view, job->body.p);
 		job->read_ns = clock_mono();
 	} else {
 		prompt_maker_stop(maker, &job->stop);

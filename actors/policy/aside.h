@@ -53,6 +53,7 @@ struct aside_job {
 	struct openai_view view;        /* READ on, where read is 0 */
 	int read;                       /* of openai_view_parse */
 	const char *why;                /* likewise */
+	bool may_hit;                   /* of prompt_may_hit, which reads all of it once more */
 	mono_ns read_ns;                /* when that was done */
 	bool tagged;                    /* likewise: and its texts were searched for tags */
 	struct tags_found tags;

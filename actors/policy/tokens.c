@@ -288,7 +288,8 @@ tokens_find(struct tokens *t, const struct tokens_question *q, struct tokens_fou
 
 	*ret = (struct tokens_found){
 		.prompt = {.tokens = (uint32_t)(q->body.len / BYTES_PER_TOKEN),
-			   .hashed = prompt_may_hit(q->view, q->body.p)},
+			   .hashed = q->job ? q->job->may_hit :
+					      prompt_may_hit(q->view, q->body.p)},
 	};
 	if (!prompt_salt(t->prompt, q->view, q->body.p, &ret->prompt.salt)) {
 		note(ret, "cache_salt is none that the engine takes");

@@ -6,7 +6,7 @@ swap_p50_ratio = the client's median time to first byte of requests sent between
 generation's BYE over that of equal windows just before (token-id prompts, emulators at zero service
 time, SIGHUPs >= 1 s apart, kills outside the windows).
 """
-import argparse, calendar, collections, json, os, pathlib, re, signal, statistics, sys, tempfile, threading, time
+import argparse, calendar, collections, json, os, pathlib, re, signal, statistics, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario"))
 import house as h
@@ -17,8 +17,8 @@ p.add_argument("--kills", type=int, default=10)
 p.add_argument("--rate", type=float, default=1050)
 p.add_argument("--ingresses", type=int, default=1)
 p.add_argument("--io", default="auto")
+p.add_argument("--every", type=float, default=1.25)     # seconds from one SIGHUP to the next
 a = p.parse_args()
-seconds = a.hups * 1.3 + a.kills * 1.5 + 6
 
 
 def stamp(line):
@@ -65,17 +65,11 @@ with tempfile.TemporaryDirectory(prefix="pointsman-swap-") as folder:
         house.add("--profile", "zero", "--tokenizer", "ids", count=2)
         house.start()
         out = pathlib.Path(folder) / "requests.jsonl"
-        result = {}
-
-        def drive():
-            result.update(h.load(f"http://127.0.0.1:{house.port}", "--model", house.model, "--workload", "shared",
-                                 "--prompt-form", "ids", "--prefixes", 24, "--prefix-tokens", 512,
-                                 "--suffix-tokens", 64, "--output-tokens", 4, "--rate", a.rate, "--arrival",
-                                 "constant", "--duration", seconds, "--conn", "keepalive", "--out", out,
-                                 "--allow-errors", "--timeout", 30, limit_s=seconds + 90))
-
-        driver = threading.Thread(target=drive)
-        driver.start()
+        began_load = time.monotonic()
+        load = h.Load(f"http://127.0.0.1:{house.port}", "--model", house.model, "--workload", "shared",
+                      "--prompt-form", "ids", "--prefixes", 24, "--prefix-tokens", 512, "--suffix-tokens", 64,
+                      "--output-tokens", 4, "--rate", a.rate, "--arrival", "constant", "--duration", 3600,
+                      "--conn", "keepalive", "--out", out, "--allow-errors", "--timeout", 30)
         h.until("the first requests", lambda: out.exists() and sum(w.served() for w in house.workers) > 500)
         log = Log(house.folder / "pointsman.log")
         windows, kills, at = [], 0, 0
@@ -98,8 +92,9 @@ with tempfile.TemporaryDirectory(prefix="pointsman-swap-") as folder:
                 h.until("the standby to take over", lambda: active(log) != victim)
                 h.until("a new standby", lambda: log.find(r"process role=policy .*-> standby", at + 1))
                 began = time.monotonic()
-            time.sleep(max(0.0, 1.25 - (time.monotonic() - began)))
-        driver.join()
+            time.sleep(max(0.0, a.every - (time.monotonic() - began)))
+        seconds = time.monotonic() - began_load
+        result = load.stop()
 
         sent = [json.loads(line) for line in open(out)]
         for r in sent:

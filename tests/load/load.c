@@ -109,6 +109,7 @@ struct run {
 	double due_s;          /* open loop: the next request */
 	uint64_t issued;
 	bool stopping;         /* nothing new is sent */
+	bool hurried;          /* nor is what is open waited for */
 	bool cutting;          /* what is open is being ended: incomplete, not wrong */
 };
 
@@ -295,7 +296,7 @@ loop(struct run *run)
 		int n;
 
 		if (over(run, virtual_s(run, mono_ns()))) {
-			if (!run->opt.drain || run->stopping) {
+			if (!run->opt.drain || run->hurried) {
 				run->cutting = true;
 				client_stop(run->client, "unfinished at the end");
 			}
@@ -312,6 +313,11 @@ loop(struct run *run)
 				if (read(run->timer_fd, &fired, sizeof fired) < 0)
 					continue;
 			} else if (ev[i].data.ptr == &run->signal_fd) {
+				struct signalfd_siginfo info;
+
+				if (read(run->signal_fd, &info, sizeof info) < 0)
+					continue;
+				run->hurried = run->stopping;
 				run->stopping = true;
 			} else {
 				client_event(run->client, ev[i].data.ptr, ev[i].events);

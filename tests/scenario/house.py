@@ -331,6 +331,22 @@ spec:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Load:
+    """pointsman-load under way, until it is told to stop; what it began is finished."""
+
+    def __init__(self, target, *options):
+        self.out = tempfile.NamedTemporaryFile(suffix=".json")
+        self.process = subprocess.Popen([str(BIN / "pointsman-load"), "--targets", target, "--json", self.out.name,
+                                         *map(str, options)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self):
+        """Its summary."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        with self.out:
+            return json.load(open(self.out.name))
+
+
 def load(target, *options, check=True, limit_s=300):
     """pointsman-load; its summary as a dict."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:

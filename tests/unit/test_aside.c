@@ -76,6 +76,7 @@ Test(aside, a_body_is_read_elsewhere_and_its_view_kept_until_it_is_done_with)
 	cr_assert(!dropped && key.lo == mine.lo && key.hi == mine.hi);
 	cr_assert_eq(j->state, ASIDE_READ);
 	cr_assert_eq(j->read, 0);
+	cr_assert(j->may_hit);
 	cr_assert_str_eq(j->view.model, "m");
 	cr_assert_eq(j->view.prompt_span.len_bytes, body.len - 22 - 1);
 	aside_done(a, j);

@@ -80,8 +80,8 @@ bool tokenizer_cut(const struct tokenizer *t, struct slice text, size_t *off,
 int tokenizer_encode_cut(const struct tokenizer *t, struct tokenizer_scratch *scratch,
 			 const struct tokenizer_cut *cut, size_t max_ids, struct ids *out);
 	/* Appends the ids of one stretch, at most max_ids.  0; -ENOMEM; -E2BIG: text of 4 GiB, or a
-	 * piece of BPE_PIECE_MAX; -EOVERFLOW: normalizers make too much of it (normalize.h); -ETIME:
-	 * a pattern searched for too long; -ECANCELED. */
+	 * piece of BPE_PIECE_MAX; -EOVERFLOW: normalizers make too much of it (normalize.h);
+	 * -ETIME: a pattern searched for too long; -ECANCELED. */
 size_t tokenizer_specials(const struct tokenizer *t, const uint32_t **ret_before,
 			  const uint32_t **ret_after, size_t *ret_n_after);
 	/* What add_special puts around the text: how many before, and the lists. */
