@@ -1,9 +1,9 @@
 /* tests/bench/bench_tags.c -- what tags by patterns cost a request: `name value unit` lines.
  *
- *	bench_tags [--quick] PROSE [SET]
+ *	bench_tags [--quick]
  *
  * A chat completion of 64 KB of text, searched for all six validators and one own pattern that is
- * not there, so that nothing ends early: prose (a file, again and again), and the hard negatives of
+ * not there, so that nothing ends early: prose (the README, again and again), and the hard negatives of
  * the set that judges the tagger (tests/data/tags), each a part: near misses without end.  CPU time
  * of the thread, the middle of many.
  */
@@ -128,16 +128,14 @@ int
 main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+	unsigned times = quick ? 3 : TIMES_MAX;
 	struct tags_room *room = room_of_all();
 
-	argc -= quick;
-	argv += quick;
-	if (argc != 2 && argc != 3)
-		fail("usage: bench_tags [--quick] PROSE [SET]");
+	if (argc != 1 + quick)
+		fail("usage: bench_tags [--quick]");
 	say_limits(!quick);
-	measure("policy_tag_64k_ms", room, prose(argv[1]), quick ? 3 : TIMES_MAX, 1);
-	if (argc == 3)
-		measure("policy_tag_hard_64k_ms", room, hard(argv[2]),
-			quick ? 3 : TIMES_MAX, 0);
+	measure("policy_tag_64k_ms", room, prose(PM_SOURCE_DIR "/README.md"), times, 1);
+	measure("policy_tag_hard_64k_ms", room, hard(PM_SOURCE_DIR "/tests/data/tags/set.jsonl"),
+		times, 0);
 	return 0;
 }
