@@ -185,13 +185,7 @@ static const struct manifest_field provider_fields[] = {
 	VALUE("spec", "socket", PATH, OPTIONAL, 0, 0, PRO(socket), RELOAD,
 	      "unix socket where it is spoken to in OpenAI's way; absent: provider.sock of the "
 	      "run directory"),
-	PLAIN("spec", "limits", MAP, OPTIONAL, RELOAD,
-	      "what it takes from us; a request that would be above goes elsewhere"),
-	VALUE("spec.limits", "concurrent", COUNT, OPTIONAL, 1, 1e6, PRO(concurrent), RELOAD,
-	      "requests there at once, all its models and all that we serve together; then none of "
-	      "its models is a candidate"),
-	LATER("spec.limits", "requestsPerMinute"),
-	LATER("spec.limits", "tokensPerMinute"),
+	LATER("spec", "limits"),
 	PLAIN("spec", "prior", MAP, OPTIONAL, RELOAD,
 	      "what the predictor assumes of it until it has learned"),
 	VALUE("spec.prior", "ttft", SECONDS, OR("1s"), 0, 600, PRO(prior_ttft_s), RELOAD,

@@ -35,7 +35,6 @@ struct manifest_provider {
 	char api_key_env[MANIFEST_ENV_MAX + 1];   /* of the supervisor */
 	char socket[MANIFEST_SOCKET_MAX + 1]; /* where it is spoken to; "": provider.sock of the run
 					       * directory */
-	uint32_t concurrent;		/* requests there at once; 0: any */
 	double prior_ttft_s; /* the predictor's start */
 	struct facts_label *labels; /* owned, with their texts; of metadata.labels */
 	uint32_t n_labels;
