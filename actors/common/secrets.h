@@ -32,6 +32,8 @@ enum secret {
 	SECRET_TICKET,                  /* SECRETS_TICKET_KEY bytes, fresh in each generation */
 	SECRET_CA,                      /* PEM; index: of the manifest's sets */
 	SECRET_API_KEY,                 /* text; the same index */
+	SECRET_JWKS,                    /* JSON; index: of the gateway's issuers */
+	SECRET_JWT,                     /* bytes; the same index */
 };
 
 /* ---- readers ---- */

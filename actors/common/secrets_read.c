@@ -1,5 +1,6 @@
 /* actors/common/secrets_read.c -- see secrets.h: reading and checking the files. */
 #include "actors/common/secrets.h"
+#include "actors/common/tenants/jwt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +133,8 @@ static const struct record *
 file_take(struct reader *r, enum secret kind, uint32_t index, const char *path, const char *field)
 {
 	char *buf = malloc(SECRETS_FILE_MAX + 1);
-	bool secret = kind == SECRET_KEY || kind == SECRET_API_KEY, ok = false;
+	bool secret = kind == SECRET_KEY || kind == SECRET_API_KEY || kind == SECRET_JWT;
+	bool ok = false;
 	size_t len = 0;
 	mode_t mode = 0;
 
@@ -293,6 +295,13 @@ ca_read(struct reader *r, const struct manifest_set *set, uint32_t i)
 
 /* ---- API keys ---- */
 
+static void
+trim_end(struct record *r)
+{
+	while (r->len > 0 && (r->p[r->len - 1] == '\n' || r->p[r->len - 1] == '\r'))
+		r->len--;               /* bytes stays an upper bound */
+}
+
 static bool
 api_key_good(const char *p, size_t len)
 {
@@ -328,10 +337,67 @@ api_key_read(struct reader *r, const struct manifest_set *set, uint32_t i)
 	if (!file_take(r, SECRET_API_KEY, i, set->api_key_file, field))
 		return;
 	key = &r->files->record[r->files->n - 1];
-	while (key->len > 0 && (key->p[key->len - 1] == '\n' || key->p[key->len - 1] == '\r'))
-		key->len--;             /* bytes stays an upper bound */
+	trim_end(key);
 	if (!api_key_good(key->p, key->len))
 		COMPLAIN(r, set->api_key_file, "%s (%s)", must, field);
+}
+
+/* ---- issuers of tokens ---- */
+
+static bool
+jwt_secret_read(struct reader *r, const struct manifest_issuer *issuer, uint32_t i)
+{
+	bool in_file = issuer->secret_file[0] != '\0';
+	char field[FIELD_MAX];
+
+	secrets_guard();
+	snprintf(field, sizeof field, "GatewayBackend spec.jwt.issuers[%u].secretFrom.%s", i,
+		 in_file ? "file" : "env");
+	if (in_file) {
+		if (!file_take(r, SECRET_JWT, i, issuer->secret_file, field))
+			return false;
+		trim_end(&r->files->record[r->files->n - 1]);
+		return true;
+	}
+	const char *text = getenv(issuer->secret_env);
+
+	if (!text)
+		COMPLAIN(r, issuer->secret_env, "no such environment variable (%s)", field);
+	return text && record_add(r, SECRET_JWT, i, text, strlen(text));
+}
+
+/* Whatever tokens are to be believed by must be good for that, now and not with the first token. */
+static void
+issuer_read(struct reader *r, const struct manifest_issuer *issuer, uint32_t i)
+{
+	const struct record *jwks, *secret;
+	struct slice set = {NULL, 0}, text = {NULL, 0};
+	struct jwt_keys *keys = NULL;
+	char field[FIELD_MAX], why[JWT_WHY_MAX];
+	bool good = true;
+	int error;
+
+	snprintf(field, sizeof field, "GatewayBackend spec.jwt.issuers[%u].jwks", i);
+	if (issuer->jwks[0])
+		good = file_take(r, SECRET_JWKS, i, issuer->jwks, field) != NULL;
+	if (issuer->secret_file[0] || issuer->secret_env[0])
+		good = jwt_secret_read(r, issuer, i) && good;
+	if (!good)
+		return;
+	jwks = record_of(r->files, SECRET_JWKS, i);     /* records may have moved */
+	secret = record_of(r->files, SECRET_JWT, i);
+	if (jwks)
+		set = slice_of(jwks->p, jwks->len);
+	if (secret)
+		text = slice_of(secret->p, secret->len);
+	error = jwt_keys_new(&keys, issuer->algorithms, set, text, why);
+	if (error == -ENOMEM)
+		r->oom = true;
+	else if (error < 0)
+		COMPLAIN(r, jwks ? issuer->jwks :
+			 issuer->secret_file[0] ? issuer->secret_file : issuer->secret_env,
+			 "%s (GatewayBackend spec.jwt.issuers[%u])", why, i);
+	jwt_keys_free(&keys);
 }
 
 /* ---- all of it ---- */
@@ -374,6 +440,8 @@ secrets_read(const struct manifest *manifest, struct secret_files **ret, struct 
 		record_add(&r, SECRET_TICKET, 0, ticket, sizeof ticket);
 		OPENSSL_cleanse(ticket, sizeof ticket);
 	}
+	for (uint32_t i = 0; i < gw->n_issuers && !r.oom; i++)
+		issuer_read(&r, &gw->issuers[i], i);
 	for (uint32_t i = 0; i < manifest->n_sets && !r.oom; i++) {
 		const struct manifest_set *set = &manifest->sets[i];
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+_Static_assert(TLS_WHY_MAX >= TENANTS_WHY_MAX, "one place for both");
 _Static_assert(SECRETS_TICKET_KEY == TLS_TICKET_KEY, "the supervisor makes what OpenSSL takes");
 
 static int
@@ -43,6 +44,15 @@ tls_of(struct credentials *c, const struct manifest *m, char why[TLS_WHY_MAX])
 	return r;
 }
 
+static struct slice
+text_of(void *arg, uint32_t issuer, bool secret)
+{
+	const struct credentials *c = arg;
+	struct slice text = secrets_get(&c->secrets, secret ? SECRET_JWT : SECRET_JWKS, issuer);
+
+	return text.len > 0 ? text : (struct slice){NULL, 0};
+}
+
 int
 credentials_load(struct credentials **ret, const struct manifest *manifest, int fd,
 		 uint32_t generation, char why[TLS_WHY_MAX])
@@ -67,6 +77,8 @@ credentials_load(struct credentials **ret, const struct manifest *manifest, int 
 		snprintf(why, TLS_WHY_MAX, "the segment of keys: %s", strerror(-r));
 	if (r == 0)
 		r = tls_of(c, manifest, why);
+	if (r == 0)
+		r = tenants_new(&c->tenants, manifest, text_of, c, why);
 	if (r < 0) {
 		credentials_free(&c);
 		return r;
@@ -89,6 +101,7 @@ credentials_free(struct credentials **ret)
 		return;
 	*ret = NULL;
 	tls_drop(&c->tls);
+	tenants_free(&c->tenants);
 	secrets_detach(&c->secrets);
 	free(c->set);
 	free(c);

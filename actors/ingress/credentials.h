@@ -1,18 +1,20 @@
 /* actors/ingress/credentials.h -- what one generation has to show and to ask for, at both its ends.
  *
- * Meaning    Certificates for clients, trust and API keys for workers: one manifest's, made from
- *            the SECRETS segment that came with it.
+ * Meaning    Certificates for clients, who they are, trust and API keys for workers: one
+ *            manifest's, made from the SECRETS segment that came with it.
  * Ownership  credentials_free; connections keep what they need of it (tls_keep).
  * Threads    made beside the loop, used by it.
  */
 #pragma once
 #include "actors/common/secrets.h"
+#include "actors/common/tenants/tenants.h"
 #include "actors/ingress/tls.h"
 
 #define CREDENTIALS_NO_SET UINT32_MAX
 
 struct credentials {
 	struct tls *tls;                /* owned */
+	struct tenants *tenants;        /* owned */
 	struct secrets secrets;         /* owned */
 	struct {
 		char name[MANIFEST_NAME_MAX + 1];

@@ -22,7 +22,7 @@
 
 #define TLS_NAME_MAX   253u             /* bytes: a DNS name */
 #define TLS_TICKET_KEY 80u              /* bytes: what OpenSSL takes */
-#define TLS_WHY_MAX    160u             /* bytes: why something was refused */
+#define TLS_WHY_MAX    256u             /* bytes: why something was refused */
 
 struct tls;
 
