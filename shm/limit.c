@@ -264,6 +264,41 @@ limit_settle(_Atomic uint64_t *full, uint64_t taken_ns, uint64_t used_ns, mono_n
 							memory_order_relaxed));
 }
 
+bool
+limit_reserve(const struct limits *l, struct slot *slot, uint32_t row, enum limit_kind kind,
+	      uint64_t per_minute, uint64_t n, mono_ns now, uint64_t *ret_wait_ns)
+{
+	*ret_wait_ns = 0;
+	if (per_minute == 0 || slot->reserve[kind].state != RESERVE_NONE)
+		return true;
+	slot->reserve[kind].limit = limit_id(row, kind);
+	slot->reserve[kind].amount = limit_ns(per_minute, n);
+	atomic_thread_fence(memory_order_release);
+	LIMIT_STORE_POINT();
+	slot->reserve[kind].state = RESERVE_NOTED;
+	atomic_thread_fence(memory_order_release);
+	if (!limit_take(&l->tenant[row].full[kind], per_minute, n, now, ret_wait_ns)) {
+		slot->reserve[kind].state = RESERVE_NONE;
+		return false;
+	}
+	LIMIT_STORE_POINT();
+	slot->reserve[kind].state = RESERVE_TAKEN;
+	return true;
+}
+
+void
+limit_return(const struct limits *l, struct slot *slot, enum limit_kind kind,
+	     uint64_t per_minute, uint64_t used, mono_ns now)
+{
+	if (slot->reserve[kind].state == RESERVE_NONE)
+		return;
+	LIMIT_STORE_POINT();
+	slot->reserve[kind].state = RESERVE_NONE;
+	atomic_thread_fence(memory_order_release);
+	limit_settle(&l->tenant[limit_id_row(slot->reserve[kind].limit)].full[kind],
+		     slot->reserve[kind].amount, limit_ns(per_minute, used), now);
+}
+
 struct limit_left
 limit_look(const _Atomic uint64_t *full, uint64_t per_minute, mono_ns now)
 {

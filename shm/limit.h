@@ -141,6 +141,13 @@ bool limit_has(const _Atomic uint64_t *full, uint64_t per_minute, uint64_t n, mo
 	/* The same, taking nothing. */
 void limit_settle(_Atomic uint64_t *full, uint64_t taken_ns, uint64_t used_ns, mono_ns now);
 	/* So much was taken, so much is used: the rest goes back, or is charged. */
+bool limit_reserve(const struct limits *l, struct slot *slot, uint32_t row, enum limit_kind kind,
+		   uint64_t per_minute, uint64_t n, mono_ns now, uint64_t *ret_wait_ns);
+	/* limit_take() for a slot, whose reserve[kind] says so.  True too where per_minute is 0, or
+	 * where it has reserved already: nothing is done then. */
+void limit_return(const struct limits *l, struct slot *slot, enum limit_kind kind,
+		  uint64_t per_minute, uint64_t used, mono_ns now);
+	/* Its reservation, if it has one, is settled with what was used, and is none any more. */
 struct limit_left limit_look(const _Atomic uint64_t *full, uint64_t per_minute, mono_ns now);
 
 /* ---- money ---- */

@@ -41,6 +41,8 @@ enum slot_peer {
 	PEER_TRUSTED = 1,                       /* the address is what a trusted peer said */
 	PEER_TLS = 2,                           /* the connection is a TLS one */
 	PEER_UNIX = 4,                          /* came by a unix socket: no address */
+	PEER_BELIEVED = 8,                      /* a trusted peer sent it: so are its fields of
+						   tenants and tags */
 };
 #define SLOT_RESERVES   3u              /* one a rate of shm/limit.h */
 enum reserve_state { RESERVE_NONE = 0, RESERVE_NOTED, RESERVE_TAKEN };

@@ -1,5 +1,5 @@
 /* actors/admin/page.c -- shared memory as Prometheus text; see page.h. */
-#include "actors/admin/page.h"
+#include "actors/admin/page_private.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "actors/common/show_index.h"
 #include "actors/common/why.h"
 
-static void
-head(FILE *to, const char *name, const char *type, const char *help)
+void
+page_head(FILE *to, const char *name, const char *type, const char *help)
 {
 	fprintf(to, "# HELP pointsman_%s ", name);
 	for (const char *p = help; *p; p++)
@@ -20,8 +20,8 @@ head(FILE *to, const char *name, const char *type, const char *help)
 	fprintf(to, "\n# TYPE pointsman_%s %s\n", name, type);
 }
 
-static void
-label(FILE *to, const char *value)
+void
+page_label(FILE *to, const char *value)
 {
 	fputc('"', to);
 	for (const char *p = value; *p; p++)
@@ -79,7 +79,7 @@ counters(FILE *to, const struct pm_view *view)
 		char name[80];
 
 		snprintf(name, sizeof name, "%s%s", info->name, gauge ? "" : "_total");
-		head(to, name, info->type, info->doc);
+		page_head(to, name, info->type, info->doc);
 		for (unsigned i = 0; i < view->n_processes; i++)
 			if (first_of(view, i))
 				count_line(to, view, (enum counter)c, view->process[i].role,
@@ -96,7 +96,8 @@ counters(FILE *to, const struct pm_view *view)
 static void
 counters_unknown(FILE *to, const struct pm_view *view)
 {
-	head(to, "other", "untyped", "counters this build does not know, as their process says");
+	page_head(to, "other", "untyped",
+		  "counters this build does not know, as their process says");
 	for (unsigned i = 0; i < view->n_processes; i++) {
 		const struct pm_view_process *p = &view->process[i];
 		struct counter_text text;
@@ -119,23 +120,25 @@ roster(FILE *to, const struct pm_view *view)
 	struct roster_entry e;
 	json_t *why = NULL;
 
-	head(to, "ready", "gauge", "1: fit to take requests, as /readyz says");
+	page_head(to, "ready", "gauge", "1: fit to take requests, as /readyz says");
 	fprintf(to, "pointsman_ready %d\n", pm_show_ready(view, &why));
 	json_decref(why);
 	if (!h)
 		return;
-	head(to, "generation", "gauge", "configuration in force; 0: none yet");
+	page_head(to, "generation", "gauge", "configuration in force; 0: none yet");
 	fprintf(to, "pointsman_generation %u\n",
 		atomic_load_explicit(&h->generation, memory_order_acquire));
-	head(to, "config_info", "gauge", "always 1; the hash of the documents in force as a label");
+	page_head(to, "config_info", "gauge",
+		  "always 1; the hash of the documents in force as a label");
 	fprintf(to, "pointsman_config_info{hash=\"%016" PRIx64 "\"} 1\n", h->config_hash);
-	head(to, "last_reload_ok", "gauge", "0: the newest reload was refused");
+	page_head(to, "last_reload_ok", "gauge", "0: the newest reload was refused");
 	fprintf(to, "pointsman_last_reload_ok %u\n", atomic_load_explicit(&h->last_reload_ok,
 									  memory_order_relaxed));
-	head(to, "draining", "gauge", "1: ending");
+	page_head(to, "draining", "gauge", "1: ending");
 	fprintf(to, "pointsman_draining %u\n",
 		atomic_load_explicit(&h->draining, memory_order_relaxed));
-	head(to, "process_info", "gauge", "always 1; one series a process, its state as a label");
+	page_head(to, "process_info", "gauge",
+		  "always 1; one series a process, its state as a label");
 	for (unsigned i = 0; i < ROSTER_MAX; i++)
 		if (pm_view_roster(view, i, &e))
 			fprintf(to,
@@ -146,7 +149,7 @@ roster(FILE *to, const struct pm_view *view)
 				e.incarnation, e.generation,
 				roster_state_name(
 					atomic_load_explicit(&e.state, memory_order_relaxed)));
-	head(to, "process_restarts_total", "counter", "rebirths of the process at this place");
+	page_head(to, "process_restarts_total", "counter", "rebirths of the process at this place");
 	for (unsigned i = 0; i < ROSTER_MAX; i++)
 		if (pm_view_roster(view, i, &e) && e.role != ROLE_POLICY &&     /* one a place */
 		    atomic_load_explicit(&e.state, memory_order_relaxed) != ROSTER_DRAINING)
@@ -154,7 +157,8 @@ roster(FILE *to, const struct pm_view *view)
 				"pointsman_process_restarts_total{process=\"%s\",index=\"%u\"} "
 				"%u\n",
 				process_role_name((enum process_role)e.role), e.index, e.restarts);
-	head(to, "process_heartbeat_age_seconds", "gauge", "since the process's loop last turned");
+	page_head(to, "process_heartbeat_age_seconds", "gauge",
+		  "since the process's loop last turned");
 	for (unsigned i = 0; i < ROSTER_MAX; i++) {
 		mono_ns beat =
 			pm_view_roster(view, i, &e) ?
@@ -173,12 +177,13 @@ roster(FILE *to, const struct pm_view *view)
 static void
 index_pool(FILE *to, const struct index_header *h)
 {
-	head(to, "index_pool_chunks", "gauge", "chunks for sets too large for a word, by class");
+	page_head(to, "index_pool_chunks", "gauge",
+		  "chunks for sets too large for a word, by class");
 	for (unsigned c = 0; c < INDEX_CLASSES; c++)
 		if (h->pool[c].chunks)
 			fprintf(to, "pointsman_index_pool_chunks{class=\"%u\"} %" PRIu64 "\n", c,
 				h->pool[c].chunks);
-	head(to, "index_pool_used", "gauge", "chunks of them in use");
+	page_head(to, "index_pool_used", "gauge", "chunks of them in use");
 	for (unsigned c = 0; c < INDEX_CLASSES; c++)
 		if (h->pool[c].chunks)
 			fprintf(to, "pointsman_index_pool_used{class=\"%u\"} %" PRIu64 "\n", c,
@@ -193,7 +198,7 @@ index_groups(FILE *to, const json_t *groups, const char *name, const char *key, 
 	json_t *g;
 	size_t i;
 
-	head(to, name, "gauge", help);
+	page_head(to, name, "gauge", help);
 	json_array_foreach(groups, i, g)
 		fprintf(to,
 			"pointsman_%s{state=\"%s\",tier=\"%s\",role=\"%s\"} %lld\n", name,
@@ -211,7 +216,7 @@ index_slots_told(FILE *to, const struct pm_view *view)
 		index_groups(to, groups, "index_slots", "slots", "slots in use");
 		index_groups(to, groups, "index_slot_blocks", "held",
 			     "blocks held by them; by retired ones: not scrubbed yet");
-		head(to, "index_slots_free", "gauge", "slots nobody has");
+		page_head(to, "index_slots_free", "gauge", "slots nobody has");
 		fprintf(to, "pointsman_index_slots_free %lld\n",
 			pm_integer_at(json_object_get(x, "slots"), "free"));
 	}
@@ -228,7 +233,7 @@ prefix_index(FILE *to, const struct pm_view *view)
 		return;
 #define WORD(field, name, type, help)                                                              \
 	do {                                                                                       \
-		head(to, name, type, help);                                                        \
+		page_head(to, name, type, help);                                                   \
 		fprintf(to, "pointsman_%s %" PRIu64 "\n", name,                                    \
 			(uint64_t)atomic_load_explicit(&h->field, memory_order_relaxed));          \
 	} while (0)
@@ -240,14 +245,14 @@ prefix_index(FILE *to, const struct pm_view *view)
 	WORD(recoveries, "index_recoveries_total", "counter", "scans by a newborn writer");
 	WORD(private_bytes, "index_private_bytes", "gauge", "kvevents' lists of what slots hold");
 #undef WORD
-	head(to, "index_refused_total", "counter", "holders not noted, by cause");
+	page_head(to, "index_refused_total", "counter", "holders not noted, by cause");
 	for (enum index_cause c = 0; c < INDEX_CAUSES; c++)
 		fprintf(to, "pointsman_index_refused_total{cause=\"%s\"} %" PRIu64 "\n",
 			index_cause_name(c),
 			(uint64_t)atomic_load_explicit(&h->refused[c], memory_order_relaxed));
 	index_pool(to, h);
 	index_slots_told(to, view);
-	head(to, "index_lanes", "gauge", "room for blocks");
+	page_head(to, "index_lanes", "gauge", "room for blocks");
 	fprintf(to, "pointsman_index_lanes %" PRIu64 "\n", h->nbuckets * 4);
 }
 
@@ -258,17 +263,17 @@ static void
 labels(FILE *to, const struct pm_view_worker *w)
 {
 	fputs("{worker=", to);
-	label(to, w->name);
+	page_label(to, w->name);
 	fprintf(to, ",rank=\"%u\",row=\"%u\",set=", w->rank, w->row);
-	label(to, w->set);
+	page_label(to, w->set);
 	if (w->provider)
 		fputs(",kind=\"provider\"", to);
 	if (w->pool) {
 		fputs(",pool=", to);
-		label(to, w->pool);
+		page_label(to, w->pool);
 	}
 	fputs(",model=", to);
-	label(to, w->model);
+	page_label(to, w->model);
 }
 
 /* false: unknown. */
@@ -387,7 +392,7 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 		char name[40];
 
 		snprintf(name, sizeof name, "worker_%s", names[k]);
-		head(to, name, "gauge", helps[k]);
+		page_head(to, name, "gauge", helps[k]);
 		for (unsigned i = 0; i < pm_view_rows(view); i++) {
 			if (!pm_view_worker(view, (uint16_t)i, now, &w))
 				continue;
@@ -426,7 +431,7 @@ worker_reasons(FILE *to, const struct pm_view *view, mono_ns now)
 	if (traffic)                            /* without: nothing of tokens */
 		pm_why_traffic(view, traffic, rows);
 	for (unsigned k = 0; k < 3; k++) {
-		head(to, names[k], "gauge", helps[k]);
+		page_head(to, names[k], "gauge", helps[k]);
 		for (unsigned i = 0; i < rows; i++) {
 			const struct pm_why_traffic *t = traffic ? &traffic[i] : NULL;
 			unsigned n = pm_view_worker(view, (uint16_t)i, now, &w) ?
@@ -462,7 +467,7 @@ workers(FILE *to, const struct pm_view *view)
 		char name[80];
 
 		snprintf(name, sizeof name, "worker_%s", series[k].name);
-		head(to, name, series[k].type, series[k].help);
+		page_head(to, name, series[k].type, series[k].help);
 		for (unsigned i = 0; i < pm_view_rows(view); i++) {
 			double value;
 
@@ -482,7 +487,8 @@ workers(FILE *to, const struct pm_view *view)
 static void
 models(FILE *to, const struct pm_view *view)
 {
-	head(to, "model_tokens_state", "gauge", "1 for what is proven of our tokens of that model");
+	page_head(to, "model_tokens_state", "gauge",
+		  "1 for what is proven of our tokens of that model");
 	for (unsigned i = 0; view->rows.head && i < TRUST_MODELS; i++) {
 		const struct model_trust *m = &view->rows.models[i];
 		char name[ROW_URL_MAX];
@@ -491,7 +497,7 @@ models(FILE *to, const struct pm_view *view)
 			continue;
 		for (unsigned s = TRUST_UNVERIFIED; s <= TRUST_MISMATCH; s++) {
 			fputs("pointsman_model_tokens_state{model=", to);
-			label(to, name);
+			page_label(to, name);
 			fprintf(to, ",key=\"%016" PRIx64 "\",state=\"%s\"} %d\n",
 				pm_load64(&m->key), trust_state_name(s),
 				s == atomic_load_explicit(&m->state, memory_order_relaxed));
@@ -502,7 +508,7 @@ models(FILE *to, const struct pm_view *view)
 void
 page_print(FILE *to, const struct pm_view *view)
 {
-	head(to, "up", "gauge", "1: this page was made");
+	page_head(to, "up", "gauge", "1: this page was made");
 	fputs("pointsman_up 1\n", to);
 	roster(to, view);
 	counters(to, view);
@@ -510,4 +516,5 @@ page_print(FILE *to, const struct pm_view *view)
 	prefix_index(to, view);
 	workers(to, view);
 	models(to, view);
+	page_tenants(to, view);
 }

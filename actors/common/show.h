@@ -13,6 +13,7 @@
 
 #define PM_SHOW_REQUESTS_DEFAULT 100u
 #define PM_SHOW_REQUESTS_MAX    10000u
+#define PM_SHOW_TENANTS_MAX     1000u   /* of the documents' order */
 
 const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
 
@@ -29,6 +30,15 @@ json_t *pm_show_workers(const struct pm_view *view);
 json_t *pm_show_worker_tokens(const struct pm_view_worker *w, mono_ns now);
 	/* What is proven of its tokens; null: they are not made here. */
 json_t *pm_show_models(const struct pm_view *view);
+json_t *pm_show_tenants(const struct pm_view *view);
+	/* {"tenants": [..]}: the first PM_SHOW_TENANTS_MAX of the documents in force. */
+json_t *pm_show_blocked(const struct pm_view *view);
+	/* [names]: whom the operator blocked, in the documents or not. */
+static inline bool
+pm_tenant_blocked(const struct limit_tenant *t)
+{
+	return atomic_load_explicit(&t->blocked, memory_order_relaxed) != 0;
+}
 json_t *pm_show_requests(const struct pm_view *view, unsigned limit);
 	/* {"live", "states": {..}, "requests": [..]}: the longest waiting first, at most limit. */
 json_t *pm_show_explain(const struct pm_view *view, uint64_t id);

@@ -88,6 +88,14 @@ answer_workers(const struct pm_view *view, const json_t *request, json_t **ret_r
 }
 
 static json_t *
+answer_tenants(const struct pm_view *view, const json_t *request, json_t **ret_refused)
+{
+	(void)request;
+	(void)ret_refused;
+	return pm_show_tenants(view);
+}
+
+static json_t *
 answer_requests(const struct pm_view *view, const json_t *request, json_t **ret_refused)
 {
 	(void)ret_refused;
@@ -191,6 +199,8 @@ static const struct verb verbs[] = {
 	  {"limit", ARGUMENT_INTEGER, false, 1, PM_VERB_EVENTS_MAX, "how many; 256"},
 	  {"wait_ms", ARGUMENT_INTEGER, false, 0, PM_VERB_EVENTS_WAIT_MS,
 	   "how long to wait for the first; 0"}}},
+	{"tenants", answer_tenants,
+	 "Every tenant: its limits and what is left of them, what it has used, refusals.", {{0}}},
 	{"requests", answer_requests, "Live requests, longest waiting first.",
 	 {{"limit", ARGUMENT_INTEGER, false, 1, PM_SHOW_REQUESTS_MAX, "how many; 100"}}},
 	{"explain", answer_explain,

@@ -484,8 +484,15 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 	const struct manifest_gateway *set = ingress_settings(c->in);
 	struct slice id = client_id_of(&rq->head);
 	struct reply full = {.status = 503};
+	struct tenant_of tenant;
 
 	c->api = openai_path_api(rq->path);
+	if (route != OPENAI_NONE && route != OPENAI_WRONG_METHOD &&
+	    !tenant_admit(c, &rq->head, &tenant, &full)) {
+		full.client_id = id;
+		client_reply_error(c, &full, false);
+		return;
+	}
 	if (route == OPENAI_MODELS || route == OPENAI_MODEL) {
 		models_reply(c, rq->path, id);
 		return;
@@ -519,12 +526,14 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 		       "The request body is larger than this gateway allows.");
 		return;
 	}
-	c->request = request_open(c, rq, head, head_len, route, id, &full);
+	c->request = request_open(c, rq, head, head_len, route, id, &tenant, &full);
 	if (!c->request) {
 		full.client_id = id;
 		client_reply_error(c, &full, false);
 		return;
 	}
+	if (!tenant_enter(c->request))
+		return;
 	c->state = CLIENT_BODY;
 	c->body_until = ingress_now(c->in) + BODY_FREE_NS;
 	deadline_set(&c->limit, c->body_until);

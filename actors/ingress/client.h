@@ -21,6 +21,7 @@
 #include "actors/ingress/bytes.h"
 #include "actors/ingress/ingress.h"
 #include "actors/ingress/peer.h"
+#include "actors/ingress/tenant.h"
 #include "actors/ingress/wire.h"
 #include "proto/http1.h"
 #include "proto/openai.h"
@@ -106,6 +107,8 @@ struct reply {
 	uint64_t request_id;            /* 0: not known */
 	struct slice client_id;         /* the client's X-Request-Id; absent: none that is sane */
 	unsigned attempts;              /* upstream; 0: not said */
+	bool challenge;                 /* 401: how to say who one is */
+	struct tenant_left left;        /* of its tenant's limits */
 };
 void client_reply_error(struct client *c, const struct reply *r, bool close);
 	/* In the words of the client's API; then keep-alive or close. */

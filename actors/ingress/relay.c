@@ -211,6 +211,7 @@ send_request(struct request *r)
 				     .attempt = r->attempts,
 				     .rank = c->rank,
 				     .api_key = upstream_api_key(r->to),
+				     .tenants = in->credentials->tenants,
 				     .provider = upstream_provider(r->to)};
 	size_t cap = r->head_len + HEAD_ROOM + to.api_key.len;
 	ssize_t len;
@@ -589,6 +590,7 @@ relay_head(struct request *r, const struct http1_response *head, size_t head_len
 		.alias = d->alias,
 		.minor = c->minor,
 		.content_length = head->head.content_length,
+		.left = tenant_left(r->in, &r->tenant),
 	};
 	size_t cap = head_len + HEAD_ROOM + d->model.len + d->alias.len;
 	char *room;

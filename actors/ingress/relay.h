@@ -19,6 +19,7 @@ struct relay_to_worker {
 	uint16_t rank;                  /* 65535: no rank header */
 	uint64_t body_len;
 	struct slice api_key;           /* ours for this worker; empty: none */
+	const struct tenants *tenants;  /* whose fields stay here; NULL: nobody's */
 	struct slice provider;          /* whose request it is, at a provider's socket; absent */
 };
 ssize_t relay_write_request(char *buf, size_t cap, const struct http1_request *from,
@@ -32,6 +33,7 @@ struct relay_to_client {
 	enum response_framing framing;
 	uint64_t content_length;                /* RESPONSE_LENGTH */
 	bool keep_alive, minor;                 /* minor: the client speaks 1.1 */
+	struct tenant_left left;                /* of its tenant's limits */
 };
 ssize_t relay_write_response(char *buf, size_t cap, const struct http1_response *from,
 			     const struct relay_to_client *to);

@@ -84,7 +84,8 @@ relay_write_request(char *buf, size_t cap, const struct http1_request *from,
 	for (unsigned i = 0; i < from->head.n_headers; i++) {
 		const struct http1_header *h = &from->head.headers[i];
 
-		if (!http1_is_hop_by_hop(&from->head, h->name) && !kept_from_worker(h->name))
+		if (!http1_is_hop_by_hop(&from->head, h->name) && !kept_from_worker(h->name) &&
+		    !tenants_is_identity(to->tenants, h->name))
 			http1_write_header(&w, h->name, h->value);
 	}
 	http1_write_header_str(&w, "accept-encoding",
@@ -112,6 +113,7 @@ ssize_t
 relay_write_response(char *buf, size_t cap, const struct http1_response *from,
 		     const struct relay_to_client *to)
 {
+	bool limited = to->left.requests.limit || to->left.tokens.limit;
 	struct http1_writer w;
 	char id[24];
 
@@ -123,6 +125,7 @@ relay_write_response(char *buf, size_t cap, const struct http1_response *from,
 		if (!http1_is_hop_by_hop(&from->head, h->name) &&
 		    !http1_name_eq(h->name, "content-length") &&
 		    !http1_name_eq(h->name, "x-request-id") &&
+		    !(limited && name_begins(h->name, "x-ratelimit-")) &&
 		    !name_begins(h->name, "x-pointsman-"))
 			http1_write_header(&w, h->name, h->value);
 	}
@@ -139,6 +142,7 @@ relay_write_response(char *buf, size_t cap, const struct http1_response *from,
 		http1_write_header(&w, SLICE_LIT("x-pointsman-model"), to->model);
 	if (to->alias.len)
 		http1_write_header(&w, SLICE_LIT("x-pointsman-alias"), to->alias);
+	tenant_write(&w, &to->left);
 	if (to->framing == RESPONSE_LENGTH)
 		http1_write_header_u64(&w, "content-length", to->content_length);
 	else if (to->framing == RESPONSE_CHUNKED)

@@ -20,6 +20,9 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 	http1_write_header_u64(&w, "content-length", body_len);
 	if (r->retry_after_s)
 		http1_write_header_u64(&w, "retry-after", r->retry_after_s);
+	if (r->challenge)
+		http1_write_header_str(&w, "www-authenticate", "Bearer");
+	tenant_write(&w, &r->left);
 	if (r->allow)
 		http1_write_header_str(&w, "allow", r->allow);
 	if (r->request_id) {

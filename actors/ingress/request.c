@@ -51,7 +51,9 @@ slot_begin(struct request *r, const struct peer *peer)
 	slot->arrival_ns = ingress_now(in);
 	memcpy(slot->peer_addr, peer->addr, sizeof slot->peer_addr);
 	slot->peer_port = peer->port;
-	slot->peer_flags = (uint8_t)(peer->flags | (r->client->peer.flags & PEER_TLS));
+	slot->peer_flags = (uint8_t)(peer->flags | (r->client->peer.flags & PEER_TLS) |
+				     (r->tenant.believed ? PEER_BELIEVED : 0));
+	slot->tenant_uid = r->tenant.uid;
 	slot->listener = r->client->listener;
 	slot->route = (uint16_t)r->route;
 	slot->row = ROW_NONE;
@@ -72,22 +74,29 @@ static const struct reply over_share = {
 	.retry_after_s = 1,
 };
 
-/* Policy processes read the arena: what a client proves itself by is crossed out. */
+/* Policy processes read the arena: what a client proves itself by is crossed out, and so is what it
+ * says of itself without being trusted. */
 static void
-head_to_arena(const struct http1_head *parsed, const char *head, size_t len, char *ret)
+head_to_arena(const struct request *r, const struct http1_head *parsed, const char *head,
+	      size_t len, char *ret)
 {
+	const struct tenants *tenants = r->in->credentials->tenants;
+
 	memcpy(ret, head, len);
 	for (unsigned i = 0; i < parsed->n_headers; i++) {
 		const struct http1_header *h = &parsed->headers[i];
 
-		if (h->value.len > 0 && relay_is_credential(h->name))
+		if (h->value.len > 0 &&
+		    (relay_is_credential(h->name) ||
+		     (!r->tenant.believed && tenants_is_identity(tenants, h->name))))
 			memset(ret + (h->value.p - head), '*', h->value.len);
 	}
 }
 
 struct request *
 request_open(struct client *c, const struct http1_request *rq, const char *head, size_t head_len,
-	     enum openai_route route, struct slice client_id, struct reply *ret_why)
+	     enum openai_route route, struct slice client_id, const struct tenant_of *tenant,
+	     struct reply *ret_why)
 {
 	struct ingress *in = c->in;
 	struct fair_bucket *bucket;
@@ -131,6 +140,7 @@ request_open(struct client *c, const struct http1_request *rq, const char *head,
 		.slot = &in->slots.slot[id],
 		.route = route,
 		.head_len = head_len,
+		.tenant = *tenant,
 		.response.usage = {OPENAI_TOKENS_UNKNOWN, OPENAI_TOKENS_UNKNOWN,
 				   OPENAI_TOKENS_UNKNOWN},
 	};
@@ -141,7 +151,8 @@ request_open(struct client *c, const struct http1_request *rq, const char *head,
 	}
 	slot_begin(r, &peer);
 	r->slot->method = (uint8_t)rq->method;
-	head_to_arena(&rq->head, head, head_len, arena_at(&in->arena, live->region, head_len));
+	head_to_arena(r, &rq->head, head, head_len,
+		      arena_at(&in->arena, live->region, head_len));
 	ingress_count(in, COUNTER_requests, 1);
 	count_set(&in->actor.process, COUNTER_slots_used, in->slots.capacity - in->n_free);
 	if (in->retry_milli < INGRESS_RETRY_BURST)
@@ -365,6 +376,7 @@ request_end(struct request *r, unsigned status, bool cancelled)
 	if (r->response.ended)
 		write_proof(r);
 	count_outcome(r, status, cancelled);
+	tenant_leave(r, cancelled);
 	relay_stop(r);
 	ledger_release(&in->ledger, &r->charge);
 	free(r->decision);
@@ -427,7 +439,8 @@ request_fail(struct request *r, unsigned status, const char *code, const char *m
 			      .retry_after_s = retry_after_s,
 			      .request_id = r->slot->request_id,
 			      .client_id = request_client_id(r),
-			      .attempts = r->attempts};
+			      .attempts = r->attempts,
+			      .left = tenant_left(r->in, &r->tenant)};
 
 	snprintf(r->error, sizeof r->error, "%s", code ? code : "");
 	if (c)
@@ -474,6 +487,8 @@ reject(struct request *r, const struct msg_answer *a)
 
 	snprintf(code, sizeof code, "%.*s", (int)a->code.len, a->code.p ? a->code.p : "");
 	snprintf(text, sizeof text, "%.*s", (int)a->text.len, a->text.p ? a->text.p : "");
+	if (r->tenant.row != LIMIT_NO_ROW)
+		limit_count(&r->in->use[r->tenant.row].refused[LIMIT_BY_RULE], 1);
 	request_fail(r, status, code[0] ? code : NULL, text, a->retry_after);
 }
 
@@ -491,10 +506,10 @@ op_apply(void *arg, uint32_t id, const struct msg_answer *a)
 	r->slot->policy_inc = a->policy_inc;
 	r->slot->prompt = a->prompt;
 	r->slot->chosen_ns = ingress_now(in);
-	if (a->verdict == VERDICT_CHOOSE && a->n_candidates > 0)
-		relay_choose(r, a);
-	else
+	if (a->verdict != VERDICT_CHOOSE || a->n_candidates == 0)
 		reject(r, a);
+	else if (tenant_reserve(r, a->prompt, a->max_tokens))
+		relay_choose(r, a);
 }
 
 static void

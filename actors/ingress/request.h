@@ -16,6 +16,7 @@
 #pragma once
 #include "actors/ingress/client.h"
 #include "actors/ingress/relay_watch.h"
+#include "actors/ingress/tenant.h"
 
 #define REQUEST_STALE_NS 1000000000ull  /* a pooled connection that breaks later than this after the
 					   request was not stale: the worker was at work */
@@ -54,6 +55,7 @@ struct request {
 	struct decision *decision;
 	unsigned candidate;
 	uint32_t policy_gen;            /* of the decision */
+	struct tenant_of tenant;
 	struct charge charge;
 	unsigned attempts;
 	bool stale;     /* a pooled connection had ended: once more there, on a new one */
@@ -76,7 +78,7 @@ struct decision {
 
 struct request *request_open(struct client *c, const struct http1_request *rq, const char *head,
 			     size_t head_len, enum openai_route route, struct slice client_id,
-			     struct reply *ret_why);
+			     const struct tenant_of *tenant, struct reply *ret_why);
 	/* client_id lies in the head, or is absent.  NULL: no slot or no arena, or the client's
 	 * address has its share of them; what to say. */
 struct slice request_client_id(const struct request *r);

@@ -150,6 +150,35 @@ print_reloaded(const struct options *o, const struct msg_reloaded *m)
 }
 
 int
+control_say(const struct options *o, enum msg_id id, const void *msg)
+{
+	mono_ns deadline = clock_mono() + ATTACH_MS * 1000000ull;
+	char buf[FRAME_MAX];
+	const char *why;
+	struct msg m;
+	int sock = control_connect(o->run_dir, &why), fd, r;
+
+	if (sock < 0) {
+		complain("%s: %s", o->run_dir, why);
+		return 1;
+	}
+	r = msg_send_fd(sock, id, msg, -1);
+	while (r >= 0 && clock_mono() < deadline) {
+		r = receive(sock, buf, &m, &fd, 1000);
+		if (fd >= 0)
+			close(fd);
+		if (r != 1 || m.id != MSG_said)
+			continue;
+		print_lines(m.u.said.ok ? stdout : stderr, m.u.said.text);
+		close(sock);
+		return m.u.said.ok ? 0 : 1;
+	}
+	close(sock);
+	complain("the supervisor did not answer");
+	return 1;
+}
+
+int
 command_reload(const struct options *o)
 {
 	mono_ns deadline = clock_mono() + RELOAD_MS * 1000000ull;

@@ -92,6 +92,13 @@ static const struct command commands[] = {
 	 "are the folder's token ids those of a worker? some fifty probes to its /tokenize; exit 0 "
 	 "when all agree; --api-key-from FILE",
 	 OPTION_OUTPUT | OPTION_VERIFY | OPTION_MODEL | OPTION_RENDER, 0, 0, command_verify},
+	{"tenants", "", "every tenant: what is left of its limits, what it has used",
+	 OPTION_OUTPUT, 0, 0, command_tenants},
+	{"tenant", "block NAME | unblock NAME",
+	 "refuse all its requests, at once and over reloads, until unblock", 0, 1, 2,
+	 command_tenant},
+	{"tenant", "hash", "the hash of a key on standard input, for InferenceTenant spec.keys",
+	 0, 0, 0, NULL},
 	{"requests", "[-n N]", "live requests, longest waiting first (default 100)",
 	 OPTION_OUTPUT | OPTION_N, 0, 0, command_requests},
 	{"explain", "ID", "why a request went where it went, and what came of it", OPTION_OUTPUT, 1,

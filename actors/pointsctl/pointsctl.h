@@ -39,6 +39,8 @@ struct options {
 
 /* One subcommand each; return the exit code. */
 int command_check(const struct options *o);
+int command_tenants(const struct options *o);
+int command_tenant(const struct options *o);
 int command_schema(const struct options *o);
 int command_reload(const struct options *o);
 int command_stat(const struct options *o);

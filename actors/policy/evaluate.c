@@ -34,7 +34,7 @@ evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *token
 	e->process = process;
 	e->policy_gen = policy_gen;
 	if (gather_new(&e->gather, view) < 0 || tokens_new(&e->tokens, view, tokens, process) < 0 ||
-	    record_new(&e->record) < 0) {
+	    record_new(&e->record) < 0 || who_new(&e->who, view->manifest) < 0) {
 		evaluate_free(&e);
 		return -ENOMEM;
 	}
@@ -49,6 +49,7 @@ evaluate_free(struct evaluate **ret)
 
 	if (!e)
 		return;
+	who_free(&e->who);
 	record_free(&e->record);
 	tokens_free(&e->tokens);
 	gather_free(&e->gather);
@@ -183,8 +184,7 @@ write_record(struct evaluate *e, struct question *q, struct msg_answer *answer)
 		.exact_tokens = q->found.exact,
 		.trust = q->found.trust,
 		.note = q->found.note,
-		.max_tokens = q->body.max_tokens < 0 || q->body.max_tokens > UINT32_MAX ?
-			UINT32_MAX : (uint32_t)q->body.max_tokens,
+		.max_tokens = answer->max_tokens,
 		.minimize = q->model ? (uint8_t)manifest->policies[q->model->policy].minimize : 0,
 		.model = q->model ? q->model->name : q->body.model,
 		.policy = q->model ? manifest->policies[q->model->policy].name : "",
@@ -210,8 +210,9 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 	answer->ask = q->ask->ask;
 	answer->policy_gen = e->policy_gen;
 	answer->policy_inc = e->view->policy_inc;
-	answer->priority = q->body.priority < INT32_MIN || q->body.priority > INT32_MAX ? 0 :
-		(int32_t)q->body.priority;
+	answer->priority = who_priority(e->view->manifest, q->tenant, q->body.priority);
+	answer->max_tokens = q->body.max_tokens < 0 || q->body.max_tokens > UINT32_MAX ?
+		UINT32_MAX : (uint32_t)q->body.max_tokens;
 	answer->prompt = q->found.whole;
 	answer->source = (uint8_t)q->found.source;
 	write_record(e, q, answer);
@@ -271,6 +272,8 @@ find_request(struct evaluate *e, struct question *q, bool failed, mono_ns now,
 
 	if (step == STEP_WAIT)
 		*ret_key = aside_key(q->from, q->ask->slot, q->ask->slot_gen);
+	if (step == STEP_FOUND)
+		step = who_find(e, q, answer);
 	if (step != STEP_FOUND)
 		return step;
 	q->stage_ns[STAGE_PARSED] = q->job ? q->job->read_ns : clock_mono();
@@ -300,7 +303,8 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 		  struct token_key *ret_key)
 {
 	mono_ns began_ns = clock_mono();
-	struct question q = {.from = from, .ask = ask, .stage_ns = {[STAGE_ASKED] = asked_ns}};
+	struct question q = {.from = from, .ask = ask, .tenant = MANIFEST_NONE,
+			     .stage_ns = {[STAGE_ASKED] = asked_ns}};
 	enum step step;
 
 	q.slot = current_slot(from, ask);

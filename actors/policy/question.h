@@ -1,6 +1,7 @@
 /* actors/policy/question.h -- one question under way: what evaluate.c and its rooms share.
  *
  * what.c     what is asked: the view of the body, the model, what is pinned
+ * who.c      whose it is
  * answer.c   a choice as an answer: the ranked candidates, their edits, chains
  * evaluate.c the flow from one to the next, the choice, the record
  * A room either finds, or refuses (question_refuse() has filled the answer), or says that it waits
@@ -11,6 +12,7 @@
 #include "actors/common/decide/choose.h"
 #include "actors/policy/evaluate.h"
 #include "actors/policy/record.h"
+#include "actors/policy/who.h"
 #include "proto/http1.h"
 #include "proto/openai.h"
 
@@ -24,6 +26,7 @@ struct evaluate {
 	struct process_segment *process;/* borrowed */
 	struct gather *gather;          /* owned */
 	struct record *record;          /* owned */
+	struct who *who;                /* owned */
 	uint32_t policy_gen;
 	uint32_t pick;                  /* newest pick number we gave */
 	struct http1_request head;      /* of the question under way; question_head() */
@@ -46,6 +49,7 @@ struct question {
 	struct aside_job *job;                  /* NULL: the body is read in our turn */
 	bool waits;                             /* until it has been read elsewhere */
 	struct tokens_found found;
+	uint32_t tenant;                        /* MANIFEST_NONE: nobody's */
 	uint64_t seed;
 	uint64_t stage_ns[8];
 	uint32_t order[CHOOSE_RANKED];
@@ -76,6 +80,8 @@ enum step what_find(struct evaluate *e, struct question *q, bool failed, struct 
 	 * read here instead. */
 bool what_aside(struct evaluate *e, const struct question *q, struct token_key *ret_key);
 	/* A thread begins with q->text, under *ret_key.  False: no memory. */
+enum step who_find(struct evaluate *e, struct question *q, struct msg_answer *answer);
+	/* q->tenant, once the model is known: may it ask, and for that?  Never waits. */
 void answer_choice(struct evaluate *e, const struct question *q, struct msg_answer *answer);
 	/* q->order as the answer's candidates; what they are told, and what kvevents will be. */
 uint32_t answer_uncached(const struct gather_candidate *c);     /* tokens */

@@ -148,6 +148,31 @@ reload_wanted(struct supervisor *s, struct control_client *client, bool dry_run)
 	control_send(s, client, MSG_reloaded, &m, -1);
 }
 
+/* In force with the next request, for whoever serves it; it stays over reloads, not over us. */
+static void
+tenant_block(struct supervisor *s, struct control_client *client,
+	     const struct msg_tenant_block *m)
+{
+	uint32_t row = m->name.len > 0 && m->name.len < LIMIT_NAME_MAX ?
+		limits_find(&s->limits, limit_uid(m->name.p, m->name.len)) : LIMIT_NO_ROW;
+	struct msg_said said = {.ok = row != LIMIT_NO_ROW};
+	char text[160];
+
+	if (row == LIMIT_NO_ROW) {
+		snprintf(text, sizeof text, "there is no such tenant");
+	} else {
+		struct limit_tenant *t = &s->limits.tenant[row];
+
+		snprintf(text, sizeof text, "tenant %.64s: %s", t->name, m->blocked ?
+			 "blocked, until unblocked or pointsman ends" : "not blocked any more");
+		atomic_store_explicit(&t->blocked, m->blocked != 0, memory_order_relaxed);
+		log_warn("%s, by a control client", text);
+		generation_note(s, s->reload.serving, true, text);
+	}
+	said.text = slice_str(text);
+	control_send(s, client, MSG_said, &said, -1);
+}
+
 void
 control_read(struct supervisor *s, struct control_client *client)
 {
@@ -170,6 +195,8 @@ control_read(struct supervisor *s, struct control_client *client)
 		}
 		if (m.id == MSG_reload)
 			reload_wanted(s, client, m.u.reload.dry_run != 0);
+		else if (m.id == MSG_tenant_block)
+			tenant_block(s, client, &m.u.tenant_block);
 		else if (m.id == MSG_attach)
 			attach(s, client);
 		else

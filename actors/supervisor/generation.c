@@ -139,6 +139,22 @@ secrets_share(struct supervisor *s, struct config *c, const struct secret_files 
 	return r;
 }
 
+/* Each tenant's row, before anybody gets the documents that name it.  0, -ENOSPC. */
+static int
+tenants_name(struct supervisor *s, const struct manifest *manifest, uint32_t generation)
+{
+	uint32_t oldest = generation;
+
+	for (unsigned i = 0; i < CONFIGS_MAX; i++)
+		if (s->config[i].generation && s->config[i].generation < oldest)
+			oldest = s->config[i].generation;
+	for (uint32_t i = 0; i < manifest->n_tenants; i++)
+		if (limits_name(&s->limits, manifest->tenants[i].name, generation, oldest) ==
+		    LIMIT_NO_ROW)
+			return -ENOSPC;
+	return 0;
+}
+
 /* What a running set cannot take over: said, not refused. */
 static void
 restart_text(const struct manifest *was, const struct manifest *is, char *buf, size_t cap)
@@ -230,6 +246,8 @@ load_finish(struct supervisor *s, struct reload_event *ret)
 				       generation);
 		if (r == 0)
 			r = fleet_add(s, manifest);
+		if (r == 0)
+			r = tenants_name(s, manifest, generation);
 	}
 	secrets_files_free(&files);
 	if (r < 0) {

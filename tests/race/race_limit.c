@@ -47,33 +47,18 @@ points_store(void)
 		sched_yield();
 }
 
-/* ---- one request, as ingress does it (actors/ingress/tenant.c) ---- */
-
 static bool
 reserve(struct slot *slot, uint64_t n)
 {
 	uint64_t wait;
 
-	slot->reserve[0].limit = limit_id(row, LIMIT_PROMPT);
-	slot->reserve[0].amount = limit_ns(RATE, n);
-	points_store();
-	slot->reserve[0].state = RESERVE_NOTED;
-	if (!limit_take(&limits.tenant[row].full[LIMIT_PROMPT], RATE, n, NOW, &wait)) {
-		slot->reserve[0].state = RESERVE_NONE;
-		return false;
-	}
-	points_store();
-	slot->reserve[0].state = RESERVE_TAKEN;
-	return true;
+	return limit_reserve(&limits, slot, row, LIMIT_PROMPT, RATE, n, NOW, &wait);
 }
 
 static void
 settle(struct slot *slot, uint64_t used)
 {
-	points_store();
-	slot->reserve[0].state = RESERVE_NONE;
-	limit_settle(&limits.tenant[row].full[LIMIT_PROMPT], slot->reserve[0].amount,
-		     limit_ns(RATE, used), NOW);
+	limit_return(&limits, slot, LIMIT_PROMPT, RATE, used, NOW);
 }
 
 /* ---- threads ---- */
@@ -237,7 +222,7 @@ stop_at(unsigned k)
 
 	if (k > sizeof stop / sizeof *stop ||
 	    (int64_t)left.remaining != (int64_t)(RATE - OTHERS) + stop[k - 1].off ||
-	    sum.concurrent != 0 || slots.slot[1].reserve[0].state != RESERVE_NONE ||
+	    sum.concurrent != 0 || slots.slot[1].reserve[LIMIT_PROMPT].state != RESERVE_NONE ||
 	    ended < 0 || ended > 1) {
 		printf("stop before store %u, %s: ended %d left %lu in flight %lu\n", k,
 		       k > sizeof stop / sizeof *stop ? "?" : stop[k - 1].before, ended,

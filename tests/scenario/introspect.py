@@ -202,7 +202,7 @@ with h.House(ingresses=2) as house:
             ask = lambda **q: unpack(say(kind, sock, pack({"v": 1, **q})))
             hello = ask(verb="hello", tag=7)
             assert hello["ok"] and hello["tag"] == 7, hello
-            assert set(hello["result"]["verbs"]) == {"hello", "help", "stat", "segments", "workers", "events", "requests",
+            assert set(hello["result"]["verbs"]) == {"hello", "help", "stat", "segments", "workers", "events", "tenants", "requests",
                                                     "explain", "index", "index_slots", "index_holders", "index_prompt"}
             assert set(ask(verb="help")["result"]) == set(hello["result"]["verbs"])
             assert ask(verb="help", of="explain")["result"]["explain"]["arguments"]["id"]["required"]

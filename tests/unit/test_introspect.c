@@ -82,7 +82,7 @@ Test(introspect, every_verb_of_hello_answers)
 	world_outcome(&w, WORLD_ID(1), true);
 	o = put_text(&w.view, "{\"v\": 1, \"verb\": \"hello\"}");
 	verbs = json_object_get(json_object_get(o, "result"), "verbs");
-	cr_assert_eq(json_object_size(verbs), 12);
+	cr_assert_eq(json_object_size(verbs), 13);
 	json_object_foreach(verbs, verb, versions) {
 		const char *arguments = "";
 		char text[160];

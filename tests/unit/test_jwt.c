@@ -14,12 +14,14 @@
 /* RFC 7515, appendices A.1, A.2 and A.3: issuer joe, until 1300819380. */
 #define RFC_EXP 1300819380u
 #define RFC_CLAIMS \
-	"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+	"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp"
+	"0cnVlfQ"
 #define RFC_HS256                                                                         \
 	"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." RFC_CLAIMS                            \
 	".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 #define RFC_HS256_KEY                                                                     \
-	"{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow\"}]}"
+	"{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZ"
+	"H75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow\"}]}"
 #define RFC_RS256                                                                         \
 	"eyJhbGciOiJSUzI1NiJ9." RFC_CLAIMS                                                \
 	".cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc"  \
@@ -33,13 +35,15 @@
 	"g0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY" \
 	"4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91" \
 	"kzk2PAcDTW9gb54h4FRWyuXpoQ"
-#define RFC_RS256_KEY "{\"keys\":[{\"kty\":\"RSA\",\"kid\":\"r\",\"n\":\"" RFC_RSA_N "\",\"e\":\"AQAB\"}]}"
+#define RFC_RS256_KEY \
+	"{\"keys\":[{\"kty\":\"RSA\",\"kid\":\"r\",\"n\":\"" RFC_RSA_N "\",\"e\":\"AQAB\"}]}"
 #define RFC_ES256                                                                         \
 	"eyJhbGciOiJFUzI1NiJ9." RFC_CLAIMS                                                \
 	".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3" \
 	"-Kg6NU1Q"
 #define RFC_ES256_KEY                                                                     \
-	"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\"," \
+	"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus" \
+	"9uPHvRVEU\"," \
 	"\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}]}"
 
 static const char secret[] = "a secret of thirty-two bytes, or";
@@ -50,7 +54,8 @@ keys_of(unsigned algorithms, const char *jwks, const char *text)
 	struct jwt_keys *keys = NULL;
 	char why[JWT_WHY_MAX];
 
-	cr_assert_eq(jwt_keys_new(&keys, algorithms, slice_str(jwks), slice_str(text), why), 0, "%s",
+	cr_assert_eq(jwt_keys_new(&keys, algorithms, slice_str(jwks), slice_str(text), why), 0,
+		"%s",
 		     why);
 	return keys;
 }
@@ -118,7 +123,8 @@ Test(jwt, no_algorithm_is_none)
 
 	for (unsigned i = 0; i < sizeof headers / sizeof *headers; i++)
 		cr_assert_neq(check(made(headers[i], "{\"iss\":\"joe\",\"exp\":9}", secret,
-					 strlen(secret)), keys, &joe, 1), JWT_GOOD, "%s", headers[i]);
+					 strlen(secret)), keys, &joe, 1), JWT_GOOD, "%s",
+						headers[i]);
 	cr_assert_neq(check("eyJhbGciOiJub25lIn0.eyJpc3MiOiJqb2UiLCJleHAiOjl9.", keys, &joe, 1),
 		      JWT_GOOD, "and no signature is none");
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9}"), keys, &joe, 1), JWT_GOOD);
@@ -154,7 +160,8 @@ Test(jwt, an_algorithm_that_the_issuer_may_not_use_is_refused)
 	cr_assert_eq(jwt_keys_new(&none, JWT_RS256, slice_str(RFC_ES256_KEY), slice_str(NULL), why),
 		     -EINVAL);
 	cr_assert(strstr(why, "no key"));
-	cr_assert_eq(jwt_keys_new(&none, JWT_RS256, slice_str(NULL), slice_str(secret), why), -EINVAL);
+	cr_assert_eq(jwt_keys_new(&none, JWT_RS256, slice_str(NULL), slice_str(secret), why),
+		-EINVAL);
 }
 
 Test(jwt, times_count_with_their_leeway_and_a_token_without_end_is_none)
@@ -170,9 +177,12 @@ Test(jwt, times_count_with_their_leeway_and_a_token_without_end_is_none)
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100.9}"), keys, &joe, 100), JWT_EXPIRED);
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100}"), keys, &lax, 129), JWT_GOOD);
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100}"), keys, &lax, 130), JWT_EXPIRED);
-	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &joe, 49), JWT_EARLY);
-	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &joe, 50), JWT_GOOD);
-	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &lax, 20), JWT_GOOD);
+	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &joe, 49),
+		JWT_EARLY);
+	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &joe, 50),
+		JWT_GOOD);
+	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":50}"), keys, &lax, 20),
+		JWT_GOOD);
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":100,\"nbf\":\"soon\"}"), keys, &joe, 60),
 		     JWT_EARLY);
 	jwt_keys_free(&keys);
@@ -190,8 +200,10 @@ Test(jwt, issuer_and_audience_are_those_that_are_configured)
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9}"), keys, &us, 1), JWT_AUDIENCE);
 	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9,\"aud\":\"them\"}"), keys, &us, 1),
 		     JWT_AUDIENCE);
-	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9,\"aud\":\"us\"}"), keys, &us, 1), JWT_GOOD);
-	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9,\"aud\":[\"them\",\"us\"]}"), keys, &us, 1),
+	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9,\"aud\":\"us\"}"), keys, &us, 1),
+		JWT_GOOD);
+	cr_assert_eq(check(hs("{\"iss\":\"joe\",\"exp\":9,\"aud\":[\"them\",\"us\"]}"), keys,
+		&us, 1),
 		     JWT_GOOD);
 	jwt_keys_free(&keys);
 }
@@ -199,24 +211,33 @@ Test(jwt, issuer_and_audience_are_those_that_are_configured)
 Test(jwt, a_token_that_names_its_key_is_checked_by_no_other)
 {
 	static const char jwks[] =
-		"{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcywgb3I\"},"
-		"{\"kty\":\"oct\",\"kid\":\"b\",\"k\":\"YW5vdGhlciBvZiB0aGlydHktdHdvIGJ5dGVzLCBidXQ\"},"
-		"{\"kty\":\"oct\",\"use\":\"enc\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcywgb3I\"},"
-		"{\"kty\":\"oct\",\"alg\":\"HS512\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcywgb3I\"},"
+		"{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3b"
+		"yBieXRlcywgb3I\"},"
+		"{\"kty\":\"oct\",\"kid\":\"b\",\"k\":\"YW5vdGhlciBvZiB0aGlydHktdHdvIGJ5dGVzLCBi"
+		"dXQ\"},"
+		"{\"kty\":\"oct\",\"use\":\"enc\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy"
+		"wgb3I\"},"
+		"{\"kty\":\"oct\",\"alg\":\"HS512\",\"k\":\"YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRl"
+		"cywgb3I\"},"
 		"{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"AA\"},{\"kty\":7},7]}";
 	struct jwt_keys *keys = keys_of(ALL, jwks, NULL);
 	const char *claims = "{\"iss\":\"joe\",\"exp\":9}";
 
 	cr_assert_eq(jwt_keys_count(keys), 2, "%u", jwt_keys_count(keys));
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"a\"}", claims, secret, 32), keys, &joe,
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"a\"}", claims, secret, 32), keys,
+		&joe,
 			   1), JWT_GOOD);
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"b\"}", claims, secret, 32), keys, &joe,
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"b\"}", claims, secret, 32), keys,
+		&joe,
 			   1), JWT_SIGNATURE);
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"c\"}", claims, secret, 32), keys, &joe,
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":\"c\"}", claims, secret, 32), keys,
+		&joe,
 			   1), JWT_UNKNOWN_KEY);
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":1}", claims, secret, 32), keys, &joe, 1),
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"kid\":1}", claims, secret, 32), keys,
+		&joe, 1),
 		     JWT_MALFORMED);
-	cr_assert_eq(check(made("{\"alg\":\"HS256\"}", claims, secret, 32), keys, &joe, 1), JWT_GOOD);
+	cr_assert_eq(check(made("{\"alg\":\"HS256\"}", claims, secret, 32), keys, &joe, 1),
+		JWT_GOOD);
 	jwt_keys_free(&keys);
 }
 
@@ -226,7 +247,8 @@ Test(jwt, what_must_not_be_in_a_token_makes_it_none)
 	const char *claims = "{\"iss\":\"joe\",\"exp\":9}";
 	char *huge = malloc(3 * JWT_MAX);
 
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"crit\":[\"b64\"],\"b64\":false}", claims, secret,
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"crit\":[\"b64\"],\"b64\":false}", claims,
+		secret,
 				32), keys, &joe, 1), JWT_MALFORMED);
 	cr_assert_eq(check(made("{\"alg\":\"none\",\"alg\":\"HS256\"}", claims, secret, 32), keys,
 			   &joe, 1), JWT_MALFORMED, "a name given twice");
@@ -234,7 +256,8 @@ Test(jwt, what_must_not_be_in_a_token_makes_it_none)
 		     JWT_MALFORMED);
 	cr_assert_eq(check(hs("[1]"), keys, &joe, 1), JWT_MALFORMED);
 	/* a key that comes with the token is not looked at */
-	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"jwk\":{\"kty\":\"oct\",\"k\":\"AAAA\"}}", claims,
+	cr_assert_eq(check(made("{\"alg\":\"HS256\",\"jwk\":{\"kty\":\"oct\",\"k\":\"AAAA\"}}",
+		claims,
 				"\0\0\0", 3), keys, &joe, 1), JWT_SIGNATURE);
 	memset(huge, 'A', 3 * JWT_MAX);
 	huge[3] = huge[6] = '.';
@@ -275,7 +298,8 @@ Test(jwt, weak_keys_and_damaged_sets_are_refused_with_a_reason)
 		"{\"keys\":[{\"kty\":\"RSA\",\"n\":\"" RFC_RSA_N "\",\"e\":\"AQ\"}]}",
 		"{\"keys\":[{\"kty\":\"RSA\",\"n\":\"" RFC_RSA_N "\"}]}",
 		/* no point of the curve */
-		"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
+		"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMz"
+		"V76e8Tus9uPHvRVEU\","
 		"\"y\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\"}]}",
 		"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-384\",\"x\":\"AA\",\"y\":\"AA\"}]}",
 	};
@@ -296,7 +320,8 @@ Test(jwt, claims_say_what_they_say)
 {
 	struct jwt *jwt;
 
-	cr_assert_eq(jwt_open(&jwt, slice_str(hs("{\"iss\":\"joe\",\"exp\":9,\"team\":\"a\",\"groups\":"
+	cr_assert_eq(jwt_open(&jwt,
+		slice_str(hs("{\"iss\":\"joe\",\"exp\":9,\"team\":\"a\",\"groups\":"
 						 "[\"x\",\"y\",3],\"n\":7}"))), 0);
 	cr_assert(slice_eq_str(jwt_issuer(jwt), "joe"));
 	cr_assert_eq(jwt_expires_s(jwt), 9);

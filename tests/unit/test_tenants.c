@@ -126,7 +126,8 @@ Test(tenants, what_is_nobodys_is_refused_as_configured)
 		"x-api-key: Bearer key-of-team-a\r\n", "api-key:\r\n",
 		"Authorization: Bearer key-of-team-a key-of-team-a\r\n",
 	};
-	struct tenants *required = tenants_of("required", ""), *optional = tenants_of("optional", "");
+	struct tenants *required = tenants_of("required", ""),
+		*optional = tenants_of("optional", "");
 	struct tenants *open = tenants_of("off", "");
 	struct tenants *named = tenants_of("optional", "  defaultTenant: others\n");
 	struct tenants *lax = tenants_of("off", "  defaultTenant: others\n");
@@ -212,7 +213,8 @@ Test(tenants, a_token_is_the_tenants_that_its_claim_names_until_it_expires)
 	char field[2 * JWT_MAX];
 
 	snprintf(field, sizeof field, "%s",
-		 token_field("{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,\"team\":[\"x\",\"b\"]}"));
+		 token_field("{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,\"team\":[\"x\",\"b\"]"
+		"}"));
 	for (unsigned i = 0; i < 3; i++) {      /* made, then kept */
 		struct tenants_who who = ask(t, field, false, 99);
 
@@ -222,11 +224,14 @@ Test(tenants, a_token_is_the_tenants_that_its_claim_names_until_it_expires)
 	cr_assert_eq(ask(t, field, false, 105).result, TENANTS_WRONG, "kept no longer than that");
 	cr_assert(is(ask(t, token_field("{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,\"team\":"
 					"\"others\"}"), false, 1), OTHERS));
-	cr_assert_eq(ask(t, token_field("{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,\"team\":\"c\"}"),
+	cr_assert_eq(ask(t,
+		token_field("{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,\"team\":\"c\"}"),
 			 false, 1).result, TENANTS_WRONG, "a good token, nobody's");
-	cr_assert_eq(ask(t, token_field("{\"iss\":\"ann\",\"aud\":\"us\",\"exp\":100,\"team\":\"b\"}"),
+	cr_assert_eq(ask(t,
+		token_field("{\"iss\":\"ann\",\"aud\":\"us\",\"exp\":100,\"team\":\"b\"}"),
 			 false, 1).result, TENANTS_WRONG);
-	cr_assert_eq(ask(t, token_field("{\"iss\":\"joe\",\"aud\":\"em\",\"exp\":100,\"team\":\"b\"}"),
+	cr_assert_eq(ask(t,
+		token_field("{\"iss\":\"joe\",\"aud\":\"em\",\"exp\":100,\"team\":\"b\"}"),
 			 false, 1).result, TENANTS_WRONG);
 	tenants_free(&t);
 }
@@ -238,9 +243,11 @@ Test(tenants, however_many_tokens_come_each_is_its_own)
 
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned i = 0; i < 3 * TENANTS_KEPT; i++) {
-			snprintf(claims, sizeof claims, "{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,"
+			snprintf(claims, sizeof claims,
+				"{\"iss\":\"joe\",\"aud\":\"us\",\"exp\":100,"
 				 "\"team\":\"%s\",\"jti\":\"%u\"}", i % 2 ? "b" : "others", i);
-			cr_assert(is(ask(t, token_field(claims), false, 1), i % 2 ? TEAM_B : OTHERS));
+			cr_assert(is(ask(t, token_field(claims), false, 1),
+				i % 2 ? TEAM_B : OTHERS));
 		}
 	tenants_free(&t);
 }

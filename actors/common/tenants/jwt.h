@@ -6,10 +6,10 @@
  * Refused    whatever else: "alg": "none" or any other algorithm; an algorithm that the issuer is
  *            not configured for, or that is not the key's own (a public key is never a secret);
  *            "crit"; a name given twice; encrypted tokens; RSA keys under 2,048 bits, secrets under
- *            32 bytes; a token without "exp".  Keys inside a token, and URLs of keys, are not looked
- *            at.
- * Bounds     JWT_MAX bytes of a token, JWT_KEYS_MAX keys of a set; no more than JWT_TRIES signatures
- *            are tried where a token names no key.
+ *            32 bytes; a token without "exp".  Keys inside a token, and URLs of keys, are not
+ *            looked at.
+ * Bounds     JWT_MAX bytes of a token, JWT_KEYS_MAX keys of a set; no more than JWT_TRIES
+ *            signatures are tried where a token names no key.
  * Errors     never asserts on what a client sent.
  * Threads    keys are immutable; a token belongs to one.
  * Cost       checks that cost little come first.  HS256 some 2 us, RS256 some 30, ES256 some 80: a
@@ -32,9 +32,9 @@ struct jwt_keys;                        /* of one issuer */
 
 int jwt_keys_new(struct jwt_keys **ret, unsigned algorithms, struct slice jwks,
 		 struct slice secret, char why[JWT_WHY_MAX]);
-	/* From a JWK set's text, from a secret, or both; absent: not given.  Keys of the set that are
-	 * for something else, or of an algorithm that is not wanted, are left out.  0; -EINVAL and
-	 * why: not readable, or no key is left; -ENOMEM. */
+	/* From a JWK set's text, from a secret, or both; absent: not given.  Keys of the set that
+	 * are for something else, or of an algorithm that is not wanted, are left out.  0; -EINVAL
+	 * and why: not readable, or no key is left; -ENOMEM. */
 void jwt_keys_free(struct jwt_keys **keys);
 unsigned jwt_keys_count(const struct jwt_keys *keys);
 

@@ -9,8 +9,8 @@
  *            A key that nobody has and a token that is not believed: as `authentication` says.
  * Secrets    keys are known by their SHA-256 only.  A key is found by the hash of what came, then
  *            compared in constant time: how long it takes tells of hashes, not of keys.
- * Kept       a token's answer, under its SHA-256, until it expires: TENANTS_KEPT at most, the oldest
- *            of four give way.  Only good ones are kept.  A new generation begins empty.
+ * Kept       a token's answer, under its SHA-256, until it expires: TENANTS_KEPT at most, the
+ *            oldest of four give way.  Only good ones are kept.  A new generation begins empty.
  * Ownership  nothing of the manifest is borrowed: it may change its members meanwhile.
  * Threads    made beside the loop, then used by one thread.
  * Cost       a key some 0.5 us, a token that is kept the same, one that is not as jwt.h says.
