@@ -1,6 +1,6 @@
 """Who shows a tenant's key, token or trusted header is that tenant and nobody else; what a tenant may take is what it gets, by
 whichever ingress, over reloads and deaths; and nobody takes another's share."""
-import base64, hashlib, hmac, json, os, pathlib, re, signal, socket, subprocess, sys, threading, time
+import base64, hashlib, hmac, http.client, json, os, pathlib, re, signal, socket, subprocess, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -39,6 +39,13 @@ def ask(house, key=None, headers=None, n=20, max_tokens=2, **more):
                      {**said, **(headers or {})})
 
 
+def answered(house):
+    try:
+        return ask(house, "key-of-team-b")[0] == 200
+    except OSError:
+        return False
+
+
 def raw(port, data):
     with socket.create_connection(("127.0.0.1", port), 20) as s:
         s.sendall(data)
@@ -68,6 +75,7 @@ TENANTS = "".join([
     tenant("few", ["few"], "requestsPerMinute: 3"),
     tenant("tokens", ["tokens"], "promptTokensPerMinute: 1000"),
     tenant("two", ["two"], "concurrent: 2"),
+    tenant("more", ["more"], "promptTokensPerMinute: 40000"),
     tenant("many", ["many"], "requestsPerMinute: 40, promptTokensPerMinute: 100000"),
 ])
 
@@ -171,12 +179,42 @@ with h.House(ingresses=2, gateway=GATEWAY, policy=TENANTS.rstrip(), model="demo-
     house.kill("policy", "active")
     assert ask(house, "few")[0] == 429 and ask(house, "key-of-team-b")[0] == 200
 
+    # requests in flight, over both ingresses; an ingress that dies gives back what its requests held
+    def in_flight(name):
+        return next(t for t in json.loads(house.ctl("tenants", "--output", "json").stdout)["tenants"] if t["name"] == name)
+
+    def hold(key, n):
+        c = http.client.HTTPConnection("127.0.0.1", house.port, timeout=30)
+        c.request("POST", "/v1/completions", json.dumps({"model": house.model, "prompt": list(range(1, n + 1)), "stream": True,
+                                                         "max_tokens": 5000}), {"Authorization": f"Bearer {key}"})
+        return c
+
+    worker.get("/emu/config", {"t-w": 0.05})
+    held = [hold("two", 5), hold("two", 5)]
+    h.until("two in flight", lambda: in_flight("two")["in_flight"] == 2)
+    status, body, headers = ask(house, "two")
+    assert status == 429 and body["error"]["code"] == "tenant_concurrent" and headers["retry-after"] == "1", (status, body)
+    held.pop().close()
+    h.until("one in flight", lambda: in_flight("two")["in_flight"] == 1)
+    assert ask(house, "two", max_tokens=1)[0] == 200
+    before = in_flight("more")["limits"]["prompt_tokens_per_minute"]["remaining"]
+    held.append(hold("more", 25000))
+    h.until("tokens reserved", lambda: in_flight("more")["limits"]["prompt_tokens_per_minute"]["remaining"] < before - 20000)
+    for pid in house.pids("ingress"):
+        os.kill(pid, signal.SIGKILL)
+    h.until("given back", lambda: in_flight("two")["in_flight"] == 0 and in_flight("more")["in_flight"] == 0 and
+            in_flight("more")["limits"]["prompt_tokens_per_minute"]["remaining"] >= before)
+    worker.get("/emu/config", {"t-w": 0})
+    h.until("an ingress again", lambda: [p for p in house.stat()["processes"] if p["role"] == "ingress" and p["state"] == "ready"])
+    h.until("answers", lambda: answered(house))
+    assert ask(house, "few")[0] == 429 and ask(house, "two")[0] == 200, "deaths forgive nothing else"
+
     # labels are the configured tenants', whatever clients send
     for path in (CASES / "mt08_paths.txt").read_text().split():
         h.request(house.port, "GET", path, headers={"X-Tenant-Id": path, "Authorization": "Bearer x" + path})
     page = h.request(house.admin, "GET", "/metrics")[1]
     names = set(re.findall(r'tenant="([^"]*)"', page))
-    assert names <= {"team-a", "team-b", "few", "tokens", "two", "many"}, names
+    assert names <= {"team-a", "team-b", "few", "tokens", "two", "more", "many"}, names
     assert "key-of" not in page and "sha256" not in page
     assert sum(metric(house, 'pointsman_tenant_prompt_tokens_total{tenant="tokens"}')) == 700, page
 

@@ -14,13 +14,13 @@
 /* RFC 7515, appendices A.1, A.2 and A.3: issuer joe, until 1300819380. */
 #define RFC_EXP 1300819380u
 #define RFC_CLAIMS \
-	"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp"
+	"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp" \
 	"0cnVlfQ"
 #define RFC_HS256                                                                         \
 	"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." RFC_CLAIMS                            \
 	".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 #define RFC_HS256_KEY                                                                     \
-	"{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZ"
+	"{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZ" \
 	"H75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow\"}]}"
 #define RFC_RS256                                                                         \
 	"eyJhbGciOiJSUzI1NiJ9." RFC_CLAIMS                                                \

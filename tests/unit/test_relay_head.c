@@ -50,6 +50,71 @@ Test(relay_head, credentials_and_hop_by_hop_fields_stay_behind)
 			      "content-length: 17\r\n\r\n");
 }
 
+static struct slice
+no_text(void *arg, uint32_t issuer, bool secret)
+{
+	(void)arg;
+	(void)issuer;
+	(void)secret;
+	return (struct slice){NULL, 0};
+}
+
+Test(relay_head, what_says_whose_request_it_is_stays_behind)
+{
+	struct manifest_tenant tenant = {.name = "a", .header_name = "x-tenant-id",
+					 .header_value = "a"};
+	struct manifest m = {.gateway.default_tenant = MANIFEST_NONE, .tenants = &tenant,
+			     .n_tenants = 1};
+	struct relay_to_worker to = {.authority = "w", .request_id = 1, .attempt = 1,
+				     .rank = 65535};
+	struct tenants *tenants;
+	struct http1_request rq;
+	char buf[1024], why[TENANTS_WHY_MAX];
+	ssize_t n;
+
+	cr_assert_eq(tenants_new(&tenants, &m, no_text, NULL, why), 0);
+	to.tenants = tenants;
+	parse("POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-Tenant-ID: a\r\nX-Tenant: b\r\n\r\n",
+	      &rq);
+	n = relay_write_request(buf, sizeof buf - 1, &rq, &to);
+	cr_assert_gt(n, 0);
+	buf[n] = '\0';
+	cr_assert_null(strcasestr(buf, "tenant-id"));
+	cr_assert_not_null(strstr(buf, "\r\nX-Tenant: b\r\n"), "nobody's name for it");
+	tenants_free(&tenants);
+}
+
+Test(relay_head, limits_of_a_tenant_are_told_as_openai_tells_them_and_the_workers_are_not)
+{
+	struct relay_to_client to = {
+		.request_id = 1, .attempts = 1, .framing = RESPONSE_LENGTH, .keep_alive = true,
+		.left.requests = {.limit = 60, .remaining = 59, .full_ns = 999000001},
+		.left.tokens = {.limit = 1000, .remaining = 0, .full_ns = 360000000000},
+	};
+	struct http1_response head;
+	const char text[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
+			    "x-ratelimit-limit-requests: 7\r\n\r\n";
+	char buf[1024];
+	const char *why;
+	ssize_t n;
+
+	cr_assert_gt(http1_parse_response(text, sizeof text - 1, false, NULL, &head, &why), 0);
+	n = relay_write_response(buf, sizeof buf - 1, &head, &to);
+	cr_assert_gt(n, 0);
+	buf[n] = '\0';
+	cr_assert_not_null(strstr(buf, "x-ratelimit-limit-requests: 60\r\n"
+				       "x-ratelimit-remaining-requests: 59\r\n"
+				       "x-ratelimit-reset-requests: 1s\r\n"
+				       "x-ratelimit-limit-tokens: 1000\r\n"
+				       "x-ratelimit-remaining-tokens: 0\r\n"
+				       "x-ratelimit-reset-tokens: 6m0s\r\n"), "%s", buf);
+	cr_assert_null(strstr(buf, ": 7\r\n"));
+	to.left = (struct tenant_left){0};
+	n = relay_write_response(buf, sizeof buf - 1, &head, &to);
+	buf[n] = '\0';
+	cr_assert_not_null(strstr(buf, "x-ratelimit-limit-requests: 7\r\n"));
+}
+
 Test(relay_head, provider_is_named_to_its_socket_and_by_nobody_else)
 {
 	struct relay_to_worker to = {.authority = "localhost", .request_id = 1, .attempt = 1,

@@ -54,7 +54,8 @@ begin(void)
 static void
 end(void)
 {
-	static const char *const names[] = {"c", "k", "ca", "api", "other", "bad", "two"};
+	static const char *const names[] = {"c", "k", "ca", "api", "other", "bad", "two",
+					    "jwks", "jwt"};
 	char path[128];
 
 	for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -172,4 +173,50 @@ Test(secrets, damaged_records_are_not_followed, .init = begin, .fini = end)
 	secrets_files_free(&files);
 	pair_free(&ca);
 	pair_free(&a);
+}
+
+Test(secrets, issuers_of_tokens_are_checked_when_they_are_read_and_only_ingress_gets_them)
+{
+	static const char set[] =
+		"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\","
+		"\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
+		"\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}]}";
+	struct manifest_issuer issuer = {.issuer = "joe",
+					 .algorithms = MANIFEST_JWT_ES256 | MANIFEST_JWT_HS256};
+	struct manifest m = {.gateway.issuers = &issuer, .gateway.n_issuers = 1};
+	struct secret_files *files = NULL;
+	struct yaml_errors errs = {0};
+	struct secrets got;
+	struct segment seg;
+
+	begin();
+	strcpy(issuer.jwks, file_write("jwks", set));
+	strcpy(issuer.secret_file, file_write("jwt", "a secret of thirty-two bytes, or\n"));
+	cr_assert_eq(secrets_read(&m, &files, &errs, NULL), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		static const enum segment_kind kinds[] = {SEGMENT_SECRETS, SEGMENT_TRUST,
+							  SEGMENT_PROBES};
+
+		cr_assert_eq(secrets_create(&seg, files, kinds[i], 1), 0);
+		cr_assert_eq(secrets_attach(&got, segment_readonly_fd(&seg), kinds[i], NULL), 0);
+		cr_assert_eq(secrets_get(&got, SECRET_JWKS, 0).len, i == 0 ? strlen(set) : 0);
+		cr_assert_eq(secrets_get(&got, SECRET_JWT, 0).len, i == 0 ? 32 : 0);
+		secrets_detach(&got);
+		segment_detach(&seg);
+	}
+	secrets_files_free(&files);
+
+	strcpy(issuer.secret_file, file_write("jwt", "too short"));
+	cr_assert_eq(secrets_read(&m, &files, &errs, NULL), -EINVAL);
+	strcpy(issuer.secret_file, file_write("jwt", "a secret of thirty-two bytes, or"));
+	strcpy(issuer.jwks, file_write("jwks", "{}"));
+	cr_assert_eq(secrets_read(&m, &files, &errs, NULL), -EINVAL);
+	strcpy(issuer.jwks, "/nonexistent/jwks");
+	cr_assert_eq(secrets_read(&m, &files, &errs, NULL), -EINVAL);
+	cr_assert_eq(errs.n, 3);
+	for (size_t i = 0; i < errs.n; i++)
+		cr_assert(strstr(errs.list[i].text, "jwt.issuers[0]") &&
+			  !strstr(errs.list[i].text, "too short"), "%s", errs.list[i].text);
+	yaml_errors_free(&errs);
+	end();
 }
