@@ -292,11 +292,11 @@ limit_return(const struct limits *l, struct slot *slot, enum limit_kind kind,
 {
 	if (slot->reserve[kind].state == RESERVE_NONE)
 		return;
-	LIMIT_STORE_POINT();
-	slot->reserve[kind].state = RESERVE_NONE;
-	atomic_thread_fence(memory_order_release);
 	limit_settle(&l->tenant[limit_id_row(slot->reserve[kind].limit)].full[kind],
 		     slot->reserve[kind].amount, limit_ns(per_minute, used), now);
+	atomic_thread_fence(memory_order_release);
+	LIMIT_STORE_POINT();
+	slot->reserve[kind].state = RESERVE_NONE;
 }
 
 struct limit_left
@@ -398,10 +398,10 @@ limits_refund(struct limits *l, struct slots *slots)
 
 			if (s->reserve[k].state == RESERVE_NONE)
 				continue;
-			s->reserve[k].state = RESERVE_NONE;
 			if (limit_id_row(id) < l->tenants && limit_id_kind(id) < LIMIT_KINDS)
 				limit_settle(&l->tenant[limit_id_row(id)].full[limit_id_kind(id)],
 					     s->reserve[k].amount, 0, 0);
+			s->reserve[k].state = RESERVE_NONE;
 		}
 }
 

@@ -20,15 +20,17 @@
  *            dead the supervisor sets `concurrent` to 0, and counters go on under the next owner.
  * Readers    anybody.
  * Order      U1 release-store of uid after name and words; U2 acquire-load by who looks for it.
- *            A reservation is noted in the slot (NOTED), then taken (CAS), then marked TAKEN; given
- *            back the other way round: the slot says NONE, then CAS.  Concurrency is added first
- *            (seq_cst), then all columns are summed: two that race may both be refused, never both
- *            be let in above the limit.
+ *            A reservation is noted in the slot (NOTED), then taken (CAS), then marked TAKEN; at
+ *            the end it is settled (CAS), then the slot says NONE (tests/race/models/refunds.pml).
+ *            Concurrency is added first (seq_cst), then all columns are summed: two that race may
+ *            both be refused, never both be let in above the limit.
  * Crash      an ingress stops before
  *              NOTED            nothing happened
- *              the CAS, TAKEN   noted, perhaps taken: the supervisor gives it back either way, one
- *                               request too much per slot at most, and only where it was not taken
- *              the CAS back     what was to be given back is not: it returns with time
+ *              the CAS, TAKEN   noted, perhaps taken: the supervisor gives it back either way, too
+ *                               much where it was not taken
+ *              NONE             it was settled, and the supervisor gives it back once more; in
+ *                               either case one request's amount per slot at most, and never is
+ *                               one kept that is over
  *              spent            that one request costs nothing
  *            The supervisor repairs: limits_refund, limits_column_leave, before it frees the slots.
  *            It stops before U1: the row has no tenant.

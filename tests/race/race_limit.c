@@ -214,8 +214,8 @@ stop_at(unsigned k)
 		{"it is noted", 0},
 		{"it is taken: given back nevertheless", WANTED},
 		{"that is marked", 0},
-		{"the slot says none", 0},
-		{"the rest goes back: it does not", -WANTED},
+		{"it is settled", 0},
+		{"the slot says so: given back once more", WANTED - USED},
 		{"it is in flight no more", -USED},
 		{"nothing", -USED},
 	};

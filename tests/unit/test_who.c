@@ -23,7 +23,7 @@
 static void
 begin_with(struct world *w, const char *authentication)
 {
-	char text[4000];
+	char text[3300];
 
 	snprintf(text, sizeof text,
 		 FRONT TENANT("a", "1", "priority: 70, ") TENANT("b", "2", "")

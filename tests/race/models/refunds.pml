@@ -1,8 +1,9 @@
 /* refunds.pml -- limits: what a request reserves is taken once and given back once.
  *
- * Stands for  nothing yet: limits are not built.  This is their specification, after the rule that a
- *             reservation is performed by the ingress that owns the slot when it applies the answer;
- *             shm/slot.h has the place (slot.reserve: limit, state none / noted / taken, amount).
+ * Stands for  shm/limit.c (limit_reserve, limit_return, limits_refund) as actors/ingress/tenant.c
+ *             calls it: a reservation is performed by the ingress that owns the slot, of tokens when
+ *             it applies the answer; shm/slot.h has the place (slot.reserve: limit, state none /
+ *             noted / taken, amount).
  *
  *   apply     for each limit: reserve.state = NOTED (with limit and amount), then CAS of the word of
  *             that limit from v to v + amount where the burst allows it, then TAKEN.  Refused by one
