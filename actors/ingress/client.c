@@ -494,7 +494,7 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 		return;
 	}
 	if (route == OPENAI_MODELS || route == OPENAI_MODEL) {
-		models_reply(c, rq->path, id);
+		models_reply(c, rq->path, tenant.tenant, id);
 		return;
 	}
 	if (route == OPENAI_WRONG_METHOD) {

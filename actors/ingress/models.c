@@ -137,8 +137,44 @@ make(struct ingress *in)
 	return true;
 }
 
+/* The whole list, or what of it is open to that tenant. */
+static void
+reply_list(struct client *c, uint32_t tenant, struct slice client_id)
+{
+	const struct manifest *all = c->in->manifest;
+	const struct models *m = &c->in->models;
+	uint32_t closed = 0;
+	size_t len;
+	char *some;
+
+	for (uint32_t i = 0; i < all->n_models; i++)
+		closed += !manifest_model_open(&all->models[i], tenant);
+	if (closed == 0) {
+		client_reply_json(c, (struct slice){m->body, m->len}, client_id);
+		return;
+	}
+	some = malloc(m->len);
+	if (!some) {
+		client_destroy(c);
+		return;
+	}
+	len = all->n_models > 0 ? m->one[0].off : 0;    /* what the list begins with */
+	memcpy(some, m->body, len);
+	for (uint32_t i = 0, n = 0; i < all->n_models; i++) {
+		if (!manifest_model_open(&all->models[i], tenant))
+			continue;
+		if (n++)
+			some[len++] = ',';
+		memcpy(some + len, m->body + m->one[i].off, m->one[i].len);
+		len += m->one[i].len;
+	}
+	memcpy(some + len, "]}", 2);
+	client_reply_json(c, (struct slice){some, len + 2}, client_id);
+	free(some);
+}
+
 void
-models_reply(struct client *c, struct slice path, struct slice client_id)
+models_reply(struct client *c, struct slice path, uint32_t tenant, struct slice client_id)
 {
 	static const char prefix[] = "/v1/models/";
 	struct reply none = {.status = 404,
@@ -156,13 +192,13 @@ models_reply(struct client *c, struct slice path, struct slice client_id)
 		return;
 	}
 	if (path.len < sizeof prefix - 1) {
-		client_reply_json(c, (struct slice){in->models.body, in->models.len}, client_id);
+		reply_list(c, tenant, client_id);
 		return;
 	}
 	path = (struct slice){path.p + sizeof prefix - 1, path.len - (sizeof prefix - 1)};
 	one = path_name(path, name, sizeof name, &len)
 		      ? manifest_find_model(in->manifest, name, len) : NULL;
-	if (!one) {
+	if (!one || !manifest_model_open(one, tenant)) {
 		ingress_count(in, COUNTER_requests_refused, 1);
 		client_reply_error(c, &none, false);
 		return;

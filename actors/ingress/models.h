@@ -5,6 +5,7 @@
  *            "max_model_len", the least of those of its workers that have said theirs (a prompt
  *            within it fits wherever it goes); "parent", the model of a LoRA adapter.  What is not
  *            known is not said.
+ * Tenants    a model that is others' (`models[].tenants`) is not in the list, and 404.
  * Paths      /v1/models/NAME with the name as it is (it may have slashes) or percent-encoded, as
  *            the SDKs for Node do.
  * Source     vLLM's ModelCard; OpenAI's GET /v1/models.
@@ -28,5 +29,5 @@ struct models {
 	mono_ns made_ns;
 };
 
-void models_reply(struct client *c, struct slice path, struct slice client_id);
+void models_reply(struct client *c, struct slice path, uint32_t tenant, struct slice client_id);
 void models_forget(struct models *m);   /* before the manifest goes; frees what it owns */

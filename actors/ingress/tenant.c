@@ -140,7 +140,7 @@ tenant_admit(const struct client *c, const struct http1_head *head, struct tenan
 	const struct manifest_tenant *tenant;
 	struct tenants_who who;
 
-	*ret = (struct tenant_of){.row = LIMIT_NO_ROW,
+	*ret = (struct tenant_of){.row = LIMIT_NO_ROW, .tenant = MANIFEST_NONE,
 				  .believed = peer_trusted(ingress_settings(in), &c->peer)};
 	if (!tenants_any(in->credentials->tenants))
 		return true;
@@ -148,6 +148,7 @@ tenant_admit(const struct client *c, const struct http1_head *head, struct tenan
 		return false;
 	if (who.result == TENANTS_NOBODY || who.tenant >= in->manifest->n_tenants)
 		return true;
+	ret->tenant = who.tenant;
 	tenant = &in->manifest->tenants[who.tenant];
 	ret->uid = limit_uid(tenant->name, strlen(tenant->name));
 	ret->row = limits_find(&in->limits, ret->uid);

@@ -30,6 +30,7 @@ struct request;
 struct tenant_of {
 	uint32_t row;
 	uint64_t uid;                   /* for the slot */
+	uint32_t tenant;                /* of the manifest in force then; MANIFEST_NONE: nobody */
 	bool believed;                  /* the connection's other end is a trusted peer */
 	bool entered, estimated;
 	struct manifest_limits limits;  /* as they were when it came */

@@ -72,7 +72,7 @@ GATEWAY = f"""\
 TENANTS = "".join([
     tenant("team-a", ["key-of-team-a"], more="  header: {name: X-Tenant-Id, value: team-a}"),
     tenant("team-b", ["key-of-team-b"], more="  header: {name: X-Tenant-Id, value: team-b}\n  jwt: {claim: team, value: b}"),
-    tenant("few", ["few"], "requestsPerMinute: 3"),
+    tenant("few", ["few"], "requestsPerMinute: 4"),
     tenant("tokens", ["tokens"], "promptTokensPerMinute: 1000"),
     tenant("two", ["two"], "concurrent: 2"),
     tenant("more", ["more"], "promptTokensPerMinute: 40000"),
@@ -83,6 +83,10 @@ os.environ["PM_TEST_JWT"] = SECRET
 with h.House(ingresses=2, gateway=GATEWAY, policy=TENANTS.rstrip(), model="demo-8b") as house:
     house.listen.append(f"unix:{house.run.parent}/clients.sock")
     worker = house.add("--profile", "zero", "--tokenizer", "ids")
+    house.write()
+    text = house.config.read_text()
+    house.config.write_text(text.replace("{name: small,", "{name: theirs, policy: standard, aliasOf: demo-8b, tenants: [team-b]}, {name: small,")
+                            .replace("demo-8b, small]", "demo-8b, small, theirs]"))
     house.start()
 
     # who asks
@@ -93,7 +97,11 @@ with h.House(ingresses=2, gateway=GATEWAY, policy=TENANTS.rstrip(), model="demo-
         assert status == 401 and body["error"]["code"] == "invalid_api_key", (wrong, status, body)
         assert headers["www-authenticate"] == "Bearer", headers
     assert h.request(house.port, "GET", "/v1/models")[0] == 401
-    assert h.request(house.port, "GET", "/v1/models", headers={"Authorization": "Bearer few"})[0] == 200
+    for key, names in (("few", {"demo-8b", "small"}), ("key-of-team-b", {"demo-8b", "small", "theirs"})):
+        got = h.request(house.port, "GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[1]
+        assert {m["id"] for m in got["data"]} == names, (key, got)
+        one = h.request(house.port, "GET", "/v1/models/theirs", headers={"Authorization": f"Bearer {key}"})[0]
+        assert one == ask(house, key, model="theirs")[0] == (200 if "theirs" in names else 404), (key, one)
     status, body, _ = h.request(house.port, "POST", "/v1/messages", {"model": house.model})
     assert status == 401 and body["type"] == "error" and body["error"]["type"] == "authentication_error", body
     assert ask(house, token(team="b"))[0] == 200
@@ -125,7 +133,7 @@ with h.House(ingresses=2, gateway=GATEWAY, policy=TENANTS.rstrip(), model="demo-
     # requests per minute, told as OpenAI tells it; another tenant does not feel it
     for left in (2, 1, 0):
         status, _, headers = ask(house, "few")
-        assert status == 200 and headers["x-ratelimit-limit-requests"] == "3", (status, headers)
+        assert status == 200 and headers["x-ratelimit-limit-requests"] == "4", (status, headers)
         assert headers["x-ratelimit-remaining-requests"] == str(left), headers
     status, body, headers = ask(house, "few")
     assert status == 429 and body["error"]["code"] == "tenant_requests_per_minute", (status, body)
@@ -167,7 +175,7 @@ with h.House(ingresses=2, gateway=GATEWAY, policy=TENANTS.rstrip(), model="demo-
     table = json.loads(house.ctl("tenants", "--output", "json").stdout)["tenants"]
     by_name = {t["name"]: t for t in table}
     assert by_name["team-a"]["blocked"] and by_name["few"]["refused"]["requests"] >= 2, table
-    assert by_name["few"]["requests"] == 3 and by_name["few"]["limits"]["requests_per_minute"]["limit"] == 3, table
+    assert by_name["few"]["requests"] == 4 and by_name["few"]["limits"]["requests_per_minute"]["limit"] == 4, table
     assert "team-a" in house.ctl("tenants").stdout
     house.ctl("tenant", "unblock", "team-a")
     assert ask(house, "key-of-team-a")[0] == 200
