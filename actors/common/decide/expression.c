@@ -115,16 +115,72 @@ label(const struct facts *f, struct slice key, bool has)
 		   truth(EXPRESSION_UNKNOWN);
 }
 
-static struct expression_value
-choice(const struct facts *f, uint32_t fact, unsigned value)
+static void
+choice(const struct facts *f, const struct expression_step *s, struct expression_value *ret)
 {
 	uint8_t is;
 
+	ret->type = TYPE_UNKNOWN;
 	if (!f->candidate)
-		return truth(EXPRESSION_UNKNOWN);
-	is = *((const uint8_t *)f->candidate + facts_table()[fact].offset);
-	return truth(is == FACTS_CHOICE_UNKNOWN ? EXPRESSION_UNKNOWN :
-		     is == value ? EXPRESSION_YES : EXPRESSION_NO);
+		return;
+	is = *((const uint8_t *)f->candidate + facts_table()[s->arg].offset);
+	if (is >= s->more)
+		return;
+	ret->type = TYPE_BOOL;
+	ret->b = s->b >> is & 1;
+}
+
+/* What lies there; base NULL: unknown. */
+static inline void
+load_int(const void *base, uint32_t offset, struct expression_value *ret)
+{
+	ret->type = TYPE_UNKNOWN;
+	if (!base)
+		return;
+	memcpy(&ret->i, (const char *)base + offset, sizeof ret->i);
+	if (ret->i != FACTS_INT_UNKNOWN)
+		ret->type = TYPE_INT;
+}
+
+static inline void
+load_double(const void *base, uint32_t offset, struct expression_value *ret)
+{
+	ret->type = TYPE_UNKNOWN;
+	if (!base)
+		return;
+	memcpy(&ret->d, (const char *)base + offset, sizeof ret->d);
+	if (!isnan(ret->d))
+		ret->type = TYPE_DOUBLE;
+}
+
+static inline void
+load_string(const void *base, uint32_t offset, struct expression_value *ret)
+{
+	ret->type = TYPE_UNKNOWN;
+	if (!base)
+		return;
+	memcpy(&ret->s, (const char *)base + offset, sizeof ret->s);
+	if (ret->s.p)
+		ret->type = TYPE_STRING;
+}
+
+#define COMPARED(op, a, b)                                                                         \
+	((op) == NODE_EQUAL ? (a) == (b) : (op) == NODE_UNEQUAL ? (a) != (b) :                     \
+	 (op) == NODE_LESS ? (a) < (b) : (op) == NODE_LESS_EQUAL ? (a) <= (b) :                    \
+	 (op) == NODE_MORE ? (a) > (b) : (a) >= (b))
+
+/* dst may be a: both are read before it is written. */
+static inline void
+compare(const struct expression_step *s, const struct expression_value *a,
+	const struct expression_value *b, struct expression_value *dst)
+{
+	bool known = a->type != TYPE_UNKNOWN && b->type != TYPE_UNKNOWN, is = false;
+
+	if (known)
+		is = s->code == STEP_COMPARE_INTS ? COMPARED(s->arg, a->i, b->i) :
+			COMPARED(s->arg, a->d, b->d);
+	dst->type = known ? TYPE_BOOL : TYPE_UNKNOWN;
+	dst->b = is;
 }
 
 /* One side does not decide alone: what is left when it is known, and when it is not. */
@@ -171,6 +227,25 @@ run(const struct expression *e, const struct facts *f)
 		case STEP_FACT:
 			*dst = expression_fact((enum fact)s->arg, f, 0);
 			break;
+		case STEP_REQUEST_INT:
+			load_int(f->request, s->arg, dst);
+			break;
+		case STEP_INT:
+			load_int(f->candidate, s->arg, dst);
+			break;
+		case STEP_REQUEST_DOUBLE:
+			load_double(f->request, s->arg, dst);
+			break;
+		case STEP_DOUBLE:
+			load_double(f->candidate, s->arg, dst);
+			break;
+		case STEP_STRING:
+			load_string(f->candidate, s->arg, dst);
+			break;
+		case STEP_COMPARE_INTS:
+		case STEP_COMPARE_DOUBLES:
+			compare(s, a, operand(e, reg, s->b), dst);
+			break;
 		case STEP_POOL:
 			*dst = expression_fact((enum fact)s->arg, f, s->b);
 			break;
@@ -201,7 +276,7 @@ run(const struct expression *e, const struct facts *f)
 			*dst = label(f, a->s, s->code == STEP_HAS_LABEL);
 			break;
 		case STEP_CHOICE:
-			*dst = choice(f, s->arg, s->b);
+			choice(f, s, dst);
 			break;
 		case STEP_NOT:
 			*dst = *a;

@@ -161,51 +161,63 @@ emit_regex(struct emitter *m, const struct expression_node *n, uint16_t to)
 	return r < 0 ? r : step(m, s);
 }
 
-/* A fact with named values beside one of these names: no text need be looked at. */
+/* A fact with named values beside one of these names, or a list of them: no text need be looked
+ * at. */
 static bool
-is_choice(const struct expression_node *n, const struct expression_node **ret_fact,
-	  uint16_t *ret_value)
+is_choice(const struct expression_node *n, struct expression_step *ret)
 {
 	const struct expression_node *a = n->child, *b = a->next, *swap = a;
+	const struct expression_value *v;
 	const struct fact_row *row;
+	unsigned count = 0, mask = 0;
 
-	if (n->kind != NODE_EQUAL && n->kind != NODE_UNEQUAL)
+	if (n->kind != NODE_EQUAL && n->kind != NODE_UNEQUAL && n->kind != NODE_IN)
 		return false;
 	if (a->kind == NODE_LITERAL) {
 		a = b;
 		b = swap;
 	}
-	if (a->kind != NODE_FACT || b->kind != NODE_LITERAL)
+	if (a->kind != NODE_FACT || b->kind != NODE_LITERAL ||
+	    facts_table()[a->fact].type != FACTS_CHOICE || b->value.type == TYPE_UNKNOWN)
 		return false;
 	row = &facts_table()[a->fact];
-	if (row->type != FACTS_CHOICE)
+	v = b->value.type == TYPE_LIST ? b->value.item : &b->value;
+	for (; strcmp(row->choice(count), "unknown") != 0; count++)
+		for (uint32_t i = 0; i < (b->value.type == TYPE_LIST ? b->value.n : 1); i++)
+			if (slice_eq_str(v[i].s, row->choice(count)))
+				mask |= 1u << count;
+	if (count > 16)
 		return false;
-	*ret_fact = a;
-	for (uint16_t i = 0;; i++) {
-		if (slice_eq_str(b->value.s, row->choice(i))) {
-			*ret_value = i;
-			return true;
-		}
-		if (strcmp(row->choice(i), "unknown") == 0)
-			return false;
-	}
+	ret->code = STEP_CHOICE;
+	ret->arg = a->fact;
+	ret->more = (uint8_t)count;
+	ret->b = (uint16_t)(n->kind == NODE_UNEQUAL ? ~mask : mask);
+	return true;
+}
+
+/* Two of one type, the usual ones: no need to look again which. */
+static enum expression_code
+operation(const struct expression_node *n)
+{
+	enum expression_type a = n->child->type;
+
+	if (n->kind < NODE_EQUAL || n->kind > NODE_MORE_EQUAL || a != n->child->next->type)
+		return STEP_OPERATE;
+	return a == TYPE_INT || a == TYPE_DURATION ? STEP_COMPARE_INTS :
+		a == TYPE_DOUBLE ? STEP_COMPARE_DOUBLES : STEP_OPERATE;
 }
 
 static int
 emit_operation(struct emitter *m, const struct expression_node *n, uint16_t to)
 {
-	struct expression_step s = {.code = STEP_OPERATE, .dst = to, .arg = n->kind};
-	const struct expression_node *fact;
+	struct expression_step s = {
+		.code = (uint8_t)operation(n), .dst = to, .arg = n->kind,
+	};
 	int r;
 
-	if (is_choice(n, &fact, &s.b)) {
-		s.code = STEP_CHOICE;
-		s.arg = fact->fact;
-		m->e->reads |= 1ull << fact->fact;
-		r = step(m, s);
-		if (r == 0 && n->kind == NODE_UNEQUAL)
-			r = step(m, (struct expression_step){.code = STEP_NOT, .dst = to, .a = to});
-		return r;
+	if (is_choice(n, &s)) {
+		m->e->reads |= 1ull << s.arg;
+		return step(m, s);
 	}
 	if (n->kind == NODE_INDEX) {            /* the list last */
 		r = emit(m, n->child->next, to, &s.b);
@@ -231,6 +243,23 @@ emit_unary(struct emitter *m, const struct expression_node *n, uint16_t to)
 	return r < 0 ? r : step(m, s);
 }
 
+static enum expression_code
+load(const struct fact_row *row)
+{
+	bool request = row->class & (FACTS_OF_REQUEST | FACTS_OF_TAGS);
+
+	switch (row->type) {
+	case FACTS_INT:
+		return request ? STEP_REQUEST_INT : STEP_INT;
+	case FACTS_DOUBLE:
+		return request ? STEP_REQUEST_DOUBLE : STEP_DOUBLE;
+	case FACTS_STRING:
+		return request ? STEP_FACT : STEP_STRING;
+	default:
+		return STEP_FACT;
+	}
+}
+
 /* What reads a fact. */
 static int
 emit_fact(struct emitter *m, const struct expression_node *n, uint16_t to)
@@ -241,7 +270,9 @@ emit_fact(struct emitter *m, const struct expression_node *n, uint16_t to)
 	m->e->reads |= 1ull << n->fact;
 	switch (n->kind) {
 	case NODE_FACT:
-		s.code = STEP_FACT;
+		s.code = (uint8_t)load(&facts_table()[n->fact]);
+		if (s.code != STEP_FACT)
+			s.arg = (uint32_t)facts_table()[n->fact].offset;
 		break;
 	case NODE_POOL:
 		s.code = n->index == POOL_OF_CANDIDATE ? STEP_POOL_HERE : STEP_POOL;

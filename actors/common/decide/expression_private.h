@@ -174,6 +174,11 @@ int expression_check_against(struct checker *c, const struct expression_node *fa
 enum expression_code {
 	STEP_COPY,                      /* dst = a */
 	STEP_FACT,                      /* dst = fact arg */
+	STEP_REQUEST_INT, STEP_INT,     /* dst = the int or double at offset arg of the request, */
+	STEP_REQUEST_DOUBLE, STEP_DOUBLE, /* or of the candidate */
+	STEP_STRING,
+	STEP_COMPARE_INTS,              /* dst = a op b of that type; arg as OPERATE's */
+	STEP_COMPARE_DOUBLES,
 	STEP_POOL,                      /* dst = fact arg of pool b, or of the candidate's */
 	STEP_POOL_HERE,
 	STEP_KNOWN,                     /* dst = a is known */
@@ -181,7 +186,8 @@ enum expression_code {
 	STEP_TAGS_SIZE,
 	STEP_HEADER, STEP_HAS_HEADER,   /* dst = value of, or whether there is, key a */
 	STEP_LABEL, STEP_HAS_LABEL,
-	STEP_CHOICE,                    /* dst = fact arg has value b */
+	STEP_CHOICE,                    /* dst = fact arg has a value whose bit is in b; more: of
+					 * how many */
 	STEP_NOT, STEP_MINUS,           /* dst = op a */
 	STEP_OPERATE,                   /* dst = a op b; arg: enum expression_node_type */
 	STEP_CONVERT,                   /* dst = a as type arg */
@@ -196,7 +202,7 @@ enum expression_code {
 
 struct expression_step {
 	uint8_t code;
-	uint8_t pad;
+	uint8_t more;
 	uint16_t dst, a, b;             /* registers; or constants, CONSTANT + subscript */
 	uint32_t arg;
 };
