@@ -37,7 +37,6 @@ struct classify {
 	char *texts;                    /* owned */
 	size_t n_texts;
 	bool too_long;
-	mono_ns now;                    /* of the last call */
 };
 
 /* ---- the texts as one array ---- */
@@ -280,7 +279,7 @@ same(struct token_key a, struct token_key b)
 
 enum classify_says
 classify_find(struct classify *c, const struct manifest_classifier *about, const char *model,
-	      struct slice texts, struct token_key *ret_key)
+	      struct slice texts, mono_ns now, struct token_key *ret_key)
 {
 	const uint32_t *says;
 	size_t n;
@@ -289,7 +288,7 @@ classify_find(struct classify *c, const struct manifest_classifier *about, const
 	if (tokencache_find(c->cache, *ret_key, &says, &n))
 		return says[0] ? CLASSIFY_YES : CLASSIFY_NO;
 	for (unsigned i = 0; i < FAILURES; i++)
-		if (same(c->failure[i].key, *ret_key) && c->now < c->failure[i].until)
+		if (same(c->failure[i].key, *ret_key) && now < c->failure[i].until)
 			return CLASSIFY_UNKNOWN;
 	return CLASSIFY_WAIT;
 }
@@ -345,7 +344,6 @@ classify_ask(struct classify *c, const struct manifest_classifier *about,
 {
 	struct call *call;
 
-	c->now = now;
 	if (c->n_calls >= CLASSIFY_CALLS || texts.len > CLASSIFY_BYTES - c->bytes)
 		return -EBUSY;
 	call = calloc(1, sizeof *call);
@@ -411,7 +409,6 @@ classify_collect(struct classify *c, mono_ns now, struct token_key *ret_key, con
 	if (!f)
 		return false;
 	call = f->owner;
-	c->now = now;
 	c->n_calls--;
 	c->bytes -= f->body_len;
 	*ret_key = call->key;

@@ -43,7 +43,8 @@ struct slice classify_texts(struct classify *c, struct slice body);
 	/* The texts of a body as one JSON array; good until the next call.  {NULL, 0}: too long, or
 	 * no JSON. */
 enum classify_says classify_find(struct classify *c, const struct manifest_classifier *about,
-				 const char *model, struct slice texts, struct token_key *ret_key);
+				 const char *model, struct slice texts, mono_ns now,
+				 struct token_key *ret_key);
 	/* What is known already; WAIT: nobody asked yet, or it is being asked, under *ret_key. */
 bool classify_pending(const struct classify *c, struct token_key key);
 int classify_ask(struct classify *c, const struct manifest_classifier *about,

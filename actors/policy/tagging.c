@@ -227,7 +227,7 @@ ask(struct tagging *t, const struct tagging_question *q, const struct manifest_c
 	} else if (!place_of(about->url, &addr, &peer, &path)) {
 		return CLASSIFY_UNKNOWN;
 	}
-	says = classify_find(t->classify, about, model, texts, ret_key);
+	says = classify_find(t->classify, about, model, texts, q->now, ret_key);
 	if (says != CLASSIFY_WAIT) {
 		count_add(t->process, COUNTER_classify_hits, says != CLASSIFY_UNKNOWN);
 		return says;

@@ -3,7 +3,7 @@
  *	bench_tags [--quick]
  *
  * A chat completion of 64 KB of text, searched for all six validators and one own pattern that is
- * not there, so that nothing ends early: prose (the README, again and again), and the hard negatives of
+ * not there, so that nothing ends early: prose (the README, again and again), and hard negatives of
  * the set that judges the tagger (tests/data/tags), each a part: near misses without end.  CPU time
  * of the thread, the middle of many.
  */

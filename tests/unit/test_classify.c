@@ -175,14 +175,14 @@ Test(classify, its_word_is_asked_once_and_kept)
 	struct token_key key;
 
 	cr_assert_eq(classify_new(&c), 0);
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_WAIT);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_WAIT);
 	cr_assert_eq(ask(c, &about, s.port, key), 0);
 	cr_assert(classify_pending(c, key));
 	cr_assert_null(collect(c));
 	cr_assert_not(classify_pending(c, key));
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_YES);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_YES);
 	about.threshold = 0.95;
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_WAIT,
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_WAIT,
 		     "another question");
 	classify_free(&c);
 	server_stop(&s);
@@ -197,10 +197,12 @@ Test(classify, one_that_does_not_answer_in_time_is_unknown_and_asked_again_later
 
 	about.deadline_ns = 30000000;
 	cr_assert_eq(classify_new(&c), 0);
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_WAIT);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_WAIT);
 	cr_assert_eq(ask(c, &about, s.port, key), 0);
 	cr_assert_str_eq(collect(c), "no answer in time");
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_UNKNOWN);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono() + CLASSIFY_REST_NS, &key),
+		     CLASSIFY_WAIT);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_UNKNOWN);
 	key.lo++;
 	cr_assert_eq(ask(c, &about, s.port, key), 0, "another text may be easier");
 	classify_free(&c);
@@ -215,10 +217,10 @@ Test(classify, one_that_is_not_there_rests_and_one_that_errs_or_babbles_is_unkno
 	struct token_key key, other;
 
 	cr_assert_eq(classify_new(&c), 0);
-	cr_assert_eq(classify_find(c, &about, "m", hello, &key), CLASSIFY_WAIT);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &key), CLASSIFY_WAIT);
 	cr_assert_eq(ask(c, &about, s.port, key), 0);
 	cr_assert_str_eq(collect(c), "its answer has no label");
-	cr_assert_eq(classify_find(c, &about, "m", hello, &other), CLASSIFY_UNKNOWN);
+	cr_assert_eq(classify_find(c, &about, "m", hello, clock_mono(), &other), CLASSIFY_UNKNOWN);
 	server_stop(&s);
 	key.lo++;
 	cr_assert_eq(ask(c, &about, s.port, key), 0);
