@@ -36,6 +36,15 @@ struct load {
 
 /* ---- complaints ---- */
 
+/* Words of the file reach terminals: no control codes. */
+static void
+no_controls(char *text)
+{
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+}
+
 void
 yaml_errors_add(struct yaml_errors *errs, const char *file, unsigned line, unsigned column,
 		const char *fmt, ...)
@@ -43,6 +52,7 @@ yaml_errors_add(struct yaml_errors *errs, const char *file, unsigned line, unsig
 	struct yaml_error e = {.line = line, .column = column}, *bigger;
 	va_list ap;
 
+	errs->kept = false;
 	if (errs->n == YAML_ERRORS_MAX) {
 		errs->dropped++;
 		return;
@@ -61,18 +71,43 @@ yaml_errors_add(struct yaml_errors *errs, const char *file, unsigned line, unsig
 		errs->dropped++;
 		return;
 	}
-	for (char *c = e.text; *c; c++) /* words of the file reach terminals: no control codes */
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = '?';
+	no_controls(e.text);
 	errs->list[errs->n++] = e;
+	errs->kept = true;
+}
+
+static char *
+detail_copy(const char *text)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	if (copy)
+		no_controls(copy);
+	return copy;
+}
+
+void
+yaml_errors_detail(struct yaml_errors *errs, const char *found, const char *expected,
+		   const char *nearest)
+{
+	struct yaml_error *e = errs->kept ? &errs->list[errs->n - 1] : NULL;
+
+	if (!e || e->found || e->expected || e->nearest)
+		return;
+	e->found = detail_copy(found);
+	e->expected = detail_copy(expected);
+	e->nearest = detail_copy(nearest);
 }
 
 void
 yaml_errors_append(struct yaml_errors *errs, const struct yaml_errors *more)
 {
-	for (size_t i = 0; i < more->n; i++)
-		yaml_errors_add(errs, more->list[i].file, more->list[i].line,
-				more->list[i].column, "%s", more->list[i].text);
+	for (size_t i = 0; i < more->n; i++) {
+		const struct yaml_error *e = &more->list[i];
+
+		yaml_errors_add(errs, e->file, e->line, e->column, "%s", e->text);
+		yaml_errors_detail(errs, e->found, e->expected, e->nearest);
+	}
 	errs->dropped += more->dropped;
 }
 
@@ -85,13 +120,20 @@ yaml_errors_any(const struct yaml_errors *errs)
 void
 yaml_errors_print(const struct yaml_errors *errs, FILE *f)
 {
+	yaml_errors_print_as(errs, "", f);
+}
+
+void
+yaml_errors_print_as(const struct yaml_errors *errs, const char *what, FILE *f)
+{
 	for (size_t i = 0; i < errs->n; i++) {
 		const struct yaml_error *e = &errs->list[i];
 
 		if (e->line)
-			fprintf(f, "%s:%u:%u: %s\n", e->file, e->line, e->column, e->text);
+			fprintf(f, "%s:%u:%u: %s%s\n", e->file, e->line, e->column, what,
+				e->text);
 		else
-			fprintf(f, "%s: %s\n", e->file, e->text);
+			fprintf(f, "%s: %s%s\n", e->file, what, e->text);
 	}
 	if (errs->dropped)
 		fprintf(f, "and %zu more\n", errs->dropped);
@@ -103,6 +145,9 @@ yaml_errors_free(struct yaml_errors *errs)
 	for (size_t i = 0; i < errs->n; i++) {
 		free(errs->list[i].file);
 		free(errs->list[i].text);
+		free(errs->list[i].found);
+		free(errs->list[i].expected);
+		free(errs->list[i].nearest);
 	}
 	free(errs->list);
 	memset(errs, 0, sizeof(*errs));

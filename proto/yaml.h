@@ -26,6 +26,8 @@ struct yaml_error {
 	unsigned line;	 /* from 1; 0: the file as a whole */
 	unsigned column; /* from 1, in characters; 0 with line 0 */
 	char *text;	 /* owned; says what is wrong and what would be right */
+	/* The same in parts, for programs; owned; NULL: text says it all, or there is none. */
+	char *found, *expected, *nearest;
 };
 
 /* A list of complaints.  Start it with {0}; end it with yaml_errors_free(). */
@@ -33,16 +35,22 @@ struct yaml_errors {
 	struct yaml_error *list; /* owned */
 	size_t n;
 	size_t dropped; /* complaints beyond YAML_ERRORS_MAX, or without memory */
+	bool kept;	/* the one added last */
 };
 
 void yaml_errors_add(struct yaml_errors *, const char *file, unsigned line, unsigned column,
 		     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 	/* Never fails: without memory the complaint is counted in dropped. */
+void yaml_errors_detail(struct yaml_errors *, const char *found, const char *expected,
+			const char *nearest);
+	/* Parts of the complaint added last; each may be NULL.  Without memory they are left out. */
 void yaml_errors_append(struct yaml_errors *, const struct yaml_errors *more);
 	/* Copies of all of more's. */
 bool yaml_errors_any(const struct yaml_errors *);
 void yaml_errors_print(const struct yaml_errors *, FILE *);
 	/* One line each: file:line:column: text */
+void yaml_errors_print_as(const struct yaml_errors *, const char *what, FILE *);
+	/* The same with that before the text. */
 void yaml_errors_free(struct yaml_errors *);
 	/* Frees the list and zeroes the struct; it may be used again. */
 

@@ -7,41 +7,53 @@
 #include "actors/pointsctl/pointsctl.h"
 
 static json_t *
-errors_of(const struct yaml_errors *errs)
+text_of(const char *text)
 {
-	json_t *list = json_array();
+	json_t *t = text ? json_string(text) : json_null();
 
+	return t ? t : json_string("?"); /* no UTF-8 */
+}
+
+static void
+complaints_add(json_t *list, const struct yaml_errors *errs, const char *severity)
+{
 	for (size_t i = 0; i < errs->n; i++) {
 		const struct yaml_error *e = &errs->list[i];
-		json_t *one = json_object(), *file = json_string(e->file),
-		       *text = json_string(e->text);
+		json_t *one = json_object();
 
-		json_object_set_new(one, "file", file ? file : json_string("?"));
+		json_object_set_new(one, "file", text_of(e->file));
 		json_object_set_new(one, "line", json_integer(e->line));
 		json_object_set_new(one, "column", json_integer(e->column));
-		json_object_set_new(one, "text", text ? text : json_string("?"));
+		json_object_set_new(one, "severity", json_string(severity));
+		json_object_set_new(one, "found", text_of(e->found));
+		json_object_set_new(one, "expected", text_of(e->expected));
+		json_object_set_new(one, "nearest", text_of(e->nearest));
+		json_object_set_new(one, "text", text_of(e->text));
 		json_array_append_new(list, one);
 	}
-	return list;
 }
 
 static void
 print_found(const struct manifest *m, const struct yaml_errors *errs,
 	    const struct yaml_errors *warnings)
 {
-	json_t *o = json_object();
+	json_t *o = json_object(), *list = json_array();
 
+	complaints_add(list, errs, "error");
+	complaints_add(list, warnings, "warning");
 	json_object_set_new(o, "ok", json_boolean(m != NULL));
-	json_object_set_new(o, "errors", errors_of(errs));
-	json_object_set_new(o, "warnings", errors_of(warnings));
-	json_object_set_new(o, "errors_dropped", json_integer((json_int_t)errs->dropped));
+	json_object_set_new(o, "complaints", list);
+	json_object_set_new(o, "complaints_dropped",
+			    json_integer((json_int_t)(errs->dropped + warnings->dropped)));
 	if (m) {
 		json_object_set_new(o, "models", json_integer(m->n_models));
 		json_object_set_new(o, "policies", json_integer(m->n_policies));
 		json_object_set_new(o, "pools", json_integer(m->n_pools));
+		json_object_set_new(o, "providers", json_integer(m->n_providers));
+		json_object_set_new(o, "tenants", json_integer(m->n_tenants));
+		json_object_set_new(o, "tags", json_integer(m->n_tags));
 		json_object_set_new(o, "worker_sets", json_integer(m->n_sets));
 		json_object_set_new(o, "workers", json_integer(manifest_workers(m)));
-		json_object_set_new(o, "providers", json_integer(m->n_providers));
 	}
 	print_json(o);
 	json_decref(o);
@@ -87,7 +99,7 @@ command_check(const struct options *o)
 		print_found(r < 0 ? NULL : m, &errs, &warnings);
 	} else {
 		yaml_errors_print(&errs, stderr);
-		yaml_errors_print(&warnings, stderr);
+		yaml_errors_print_as(&warnings, "warning: ", stderr);
 	}
 	if (r < 0 && !yaml_errors_any(&errs))
 		complain("cannot load: %s", strerror(-r));

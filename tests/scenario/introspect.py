@@ -295,7 +295,7 @@ with h.House(ingresses=2) as house:
     assert r.returncode == 1 and re.search(r"pointsman\.yaml:\d+:\d+: ", r.stderr), r.stderr
     r = house.ctl("check", house.config, "--output", "json", check=False)
     found = json.loads(r.stdout)
-    assert r.returncode == 1 and not found["ok"] and found["errors"][0]["line"] > 1, found
+    assert r.returncode == 1 and not found["ok"] and found["complaints"][0]["line"] > 1, found
     house.config.write_text(good)
     assert house.ctl("check", house.config).stdout.startswith("configuration ok")
     assert "generation 3 is in force" in house.ctl("reload").stdout or house.generation() >= 3

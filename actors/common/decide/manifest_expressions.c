@@ -108,6 +108,8 @@ compile(struct manifest_loader *l, const struct manifest_doc *doc, const struct 
 		yaml_place(doc->from, node, error.offset, &at.line, &at.column);
 		expression_error_say(&error, say, sizeof(say));
 		MANIFEST_COMPLAIN(l, doc->file, &at, "%s %s", path, say);
+		yaml_errors_detail(l->errs, error.found, error.expected,
+				   error.nearest[0] ? error.nearest : NULL);
 	}
 }
 

@@ -29,6 +29,7 @@ manifest_complain_name(struct manifest_loader *l, const char *file, const struct
 				  what, node->text, near);
 	else
 		MANIFEST_COMPLAIN(l, file, node, "there is no %s \"%.60s\"", what, node->text);
+	yaml_errors_detail(l->errs, node->text, what, near);
 }
 
 /* The document that node names, or NULL and a complaint. */

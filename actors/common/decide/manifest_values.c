@@ -331,12 +331,42 @@ choice_index(const char *choices, const char *text)
 	return -1;
 }
 
+#define CHOICES_MAX 16
+
+static size_t
+choices_split(const char *choices, char *copy, size_t cap, const char *names[CHOICES_MAX])
+{
+	size_t n = 0;
+
+	snprintf(copy, cap, "%s", choices);
+	for (char *c = copy, *rest; c && n < CHOICES_MAX; c = rest) {
+		rest = strchr(c, '|');
+		if (rest)
+			*rest++ = '\0';
+		names[n++] = c;
+	}
+	return n;
+}
+
+/* The choice that was meant, or NULL. */
+static const char *
+choice_near(const struct manifest_field *f, const struct yaml_node *node)
+{
+	static _Thread_local char copy[256];
+	const char *names[CHOICES_MAX];
+
+	if (!f->choices || node->kind != YAML_KIND_SCALAR)
+		return NULL;
+	return yaml_nearest(node->text, names,
+			    choices_split(f->choices, copy, sizeof(copy), names));
+}
+
 static bool
 choice_read(const struct manifest_field *f, const char *text, void *base, char *why, size_t cap)
 {
 	int at = choice_index(f->choices, text);
-	const char *names[16], *near;
-	size_t n = 0, used = 0;
+	const char *names[CHOICES_MAX], *near;
+	size_t n, used = 0;
 	char copy[256];
 
 	if (at >= 0) {
@@ -349,13 +379,7 @@ choice_read(const struct manifest_field *f, const char *text, void *base, char *
 		snprintf(why, cap, "\"%s\" is not supported yet", text);
 		return false;
 	}
-	snprintf(copy, sizeof(copy), "%s", f->choices);
-	for (char *c = copy, *rest; c && n < 16; c = rest) {
-		rest = strchr(c, '|');
-		if (rest)
-			*rest++ = '\0';
-		names[n++] = c;
-	}
+	n = choices_split(f->choices, copy, sizeof(copy), names);
 	near = yaml_nearest(text, names, n);
 	if (near) {
 		snprintf(why, cap, "must not be \"%.60s\"; did you mean \"%s\"?", text, near);
@@ -665,6 +689,7 @@ complain_unknown(struct manifest_loader *l, const char *file, const char *kind, 
 		yaml_errors_add(l->errs, file, pair->key_line, pair->key_column,
 				"unknown key \"%.60s\" in %s", pair->key,
 				*parent ? parent : "the document");
+	yaml_errors_detail(l->errs, pair->key, "a known key", near);
 }
 
 static bool
@@ -733,6 +758,8 @@ pair_load(struct manifest_loader *l, const char *file, const char *kind, const c
 		if (manifest_value_read(f, pair, base, why, sizeof(why)))
 			return true;
 		MANIFEST_COMPLAIN(l, file, pair, "%s %s", path, why);
+		yaml_errors_detail(l->errs, pair->kind == YAML_KIND_SCALAR ? pair->text : NULL,
+				   f->choices, choice_near(f, pair));
 		return false;
 	}
 }
