@@ -43,7 +43,8 @@ void yaml_errors_add(struct yaml_errors *, const char *file, unsigned line, unsi
 	/* Never fails: without memory the complaint is counted in dropped. */
 void yaml_errors_detail(struct yaml_errors *, const char *found, const char *expected,
 			const char *nearest);
-	/* Parts of the complaint added last; each may be NULL.  Without memory they are left out. */
+	/* Parts of the complaint added last; each may be NULL.  Without memory they are left out.
+	 */
 void yaml_errors_append(struct yaml_errors *, const struct yaml_errors *more);
 	/* Copies of all of more's. */
 bool yaml_errors_any(const struct yaml_errors *);

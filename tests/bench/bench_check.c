@@ -77,12 +77,14 @@ policy_write(struct folder *to, unsigned n)
 		"    - name: simple\n      when: \"request.promptTokens < 2000\"\n"
 		"      keep: \"candidate.pool == 'pool%u' || candidate.cachedShare > 0.5\"\n"
 		"      onEmpty: Skip\n"
-		"    - name: queue\n      remove: \"candidate.waiting > 2 && candidate.running > 8\"\n"
+		"    - name: queue\n"
+		"      remove: \"candidate.waiting > 2 && candidate.running > 8\"\n"
 		"      onEmpty: Skip\n"
 		"    - name: idle\n      when: \"pool['pool%u'].kvUsage < 0.70\"\n"
 		"      keep: \"candidate.state == 'up'\"\n      onEmpty: Skip\n"
 		"    - name: burst\n"
-		"      keepFirst: [\"candidate.kind == 'Worker'\", \"candidate.kind == 'Provider'\"]\n"
+		"      keepFirst: [\"candidate.kind == 'Worker'\", "
+		"\"candidate.kind == 'Provider'\"]\n"
 		"  onEmpty: {action: Wait, upTo: 2s, then: Reject}\n",
 		n, n % SETS, n % PROVIDERS, n % TAGS, n % SETS, n % SETS);
 	fclose(f);
@@ -101,12 +103,13 @@ others_write(struct folder *to)
 	}
 	for (unsigned i = 0; i < TAGS; i++) {
 		f = begin(to, "RequestTag", "tag", i);
-		fprintf(f, "  patterns:\n    - {type: email}\n    - {regex: \"case-%u-[0-9]{4}\"}\n", i);
+		fprintf(f, "  patterns: [{type: email}, {regex: \"case-%u-[0-9]{4}\"}]\n", i);
 		fclose(f);
 	}
 	for (unsigned i = 0; i < TENANTS; i++) {
 		f = begin(to, "InferenceTenant", "team", i);
-		fprintf(f, "  keys: [\"sha256:%064x\"]\n  limits: {requestsPerMinute: 600}\n", i + 1);
+		fprintf(f, "  keys: [\"sha256:%064x\"]\n  limits: {requestsPerMinute: 600}\n",
+			i + 1);
 		fclose(f);
 	}
 }

@@ -490,21 +490,33 @@ manifest_workers(const struct manifest *m)
 	return n;
 }
 
+/* ", 2 tenants" where there are any. */
+static size_t
+say_more(char *buf, size_t cap, size_t used, uint32_t n, const char *what)
+{
+	if (n > 0 && used < cap)
+		used += (size_t)snprintf(buf + used, cap - used, ", %u %s", n, what);
+	return used;
+}
+
 void
 manifest_say(const struct manifest *m, char *buf, size_t cap)
 {
-	unsigned found = 0;
-	char more[48] = "", providers[48] = "";
+	uint32_t found = 0;
+	size_t used;
 
 	for (uint32_t i = 0; i < m->n_sets; i++)
 		found += m->sets[i].discovery.source != MANIFEST_SOURCE_NONE;
-	if (found > 0)
-		snprintf(more, sizeof more, " and those that %u sets find", found);
-	if (m->n_providers > 0)
-		snprintf(providers, sizeof providers, ", %u providers", m->n_providers);
-	snprintf(buf, cap, "%u models, %u policies, %u pools, %u worker sets, %u workers%s%s",
-		 m->n_models, m->n_policies, m->n_pools, m->n_sets, manifest_workers(m), more,
-		 providers);
+	used = (size_t)snprintf(buf, cap,
+				"%u models, %u policies, %u pools, %u worker sets, %u workers",
+				m->n_models, m->n_policies, m->n_pools, m->n_sets,
+				manifest_workers(m));
+	if (found > 0 && used < cap)
+		used += (size_t)snprintf(buf + used, cap - used, " and those that %u sets find",
+					 found);
+	used = say_more(buf, cap, used, m->n_providers, "providers");
+	used = say_more(buf, cap, used, m->n_tags, "tags");
+	say_more(buf, cap, used, m->n_tenants, "tenants");
 }
 
 uint64_t

@@ -310,7 +310,7 @@ const char *manifest_source_name(enum manifest_source);         /* "static", "fi
 uint32_t manifest_workers(const struct manifest *);
 	/* How many of its rows are workers': the first; the others are providers'. */
 void manifest_say(const struct manifest *m, char *buf, size_t cap);
-	/* What is in it, for people: "1 models, ..., 3 workers".  cap: 200 suffices. */
+	/* What is in it, for people: "1 models, ..., 3 workers".  cap: 240 suffices. */
 
 uint64_t manifest_hash(const struct manifest *);
 void manifest_free(struct manifest **);

@@ -1,5 +1,5 @@
-/* manifest_expressions.c -- expressions of policies and tags, compiled once all names are known; and
- * what their constants tell: rules that can never fire, rules that are never reached.
+/* manifest_expressions.c -- expressions of policies and tags, compiled once all names are known,
+ * and what their constants tell: rules that can never fire, rules that are never reached.
  */
 #include "actors/common/decide/manifest_private.h"
 
