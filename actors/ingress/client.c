@@ -487,6 +487,10 @@ route_request(struct client *c, const struct http1_request *rq, const char *head
 	struct tenant_of tenant;
 
 	c->api = openai_path_api(rq->path);
+	if (!manifest_host_served(set, rq->host.p, rq->host.len)) {
+		refuse(c, id, 421, "unknown_host", "This host is not served here.");
+		return;
+	}
 	if (route != OPENAI_NONE && route != OPENAI_WRONG_METHOD &&
 	    !tenant_admit(c, &rq->head, &tenant, &full)) {
 		full.client_id = id;

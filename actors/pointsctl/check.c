@@ -84,7 +84,7 @@ command_check(const struct options *o)
 	struct secret_files *files = NULL;
 	struct manifest *m = NULL;
 	int r = manifest_load_paths(o->args, o->n_args, &m, &errs);
-	char text[200];
+	char text[240];
 	int code;
 
 	if (r == 0)

@@ -167,7 +167,7 @@ static int
 check(const struct options *o)
 {
 	struct manifest *manifest = manifest_read(o);
-	char text[200];
+	char text[240];
 
 	if (!manifest)
 		return 1;

@@ -293,7 +293,8 @@ with h.House(io=BACKEND, open_files=256, gateway=f"  client: {{trustedPeers: [{T
 
 # --- what is refused before it is a request
 
-with h.House(io=BACKEND, gateway="  limits: {bodyBytes: 64KiB}\n  timeouts: {head: 100ms}") as house:
+with h.House(io=BACKEND, gateway="  hosts: [x, '*.example.com']\n  limits: {bodyBytes: 64KiB}\n"
+             "  timeouts: {head: 100ms}") as house:
     house.add("--profile", "zero")
     house.start()
 
@@ -308,8 +309,10 @@ with h.House(io=BACKEND, gateway="  limits: {bodyBytes: 64KiB}\n  timeouts: {hea
             (415, b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\nContent-Encoding: gzip")), 1):
         assert refused(head + b"\r\nHost: x\r\n\r\n") == status
         assert counter("requests_refused_total") == n, status
+    assert refused(b"GET /v1/models HTTP/1.1\r\nHost: example.com\r\n\r\n") == 421
+    assert refused(b"GET /v1/models HTTP/1.1\r\nHost: A.Example.com:80\r\n\r\n") == 200
     assert refused(b"GET /none HTTP/1.1\r\nHost: x\r\n") == 408
-    assert counter("requests_refused_total") == 6
+    assert counter("requests_refused_total") == 7
     assert counter("requests_total") == 0
 
 # --- questions, and the end

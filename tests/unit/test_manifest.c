@@ -730,6 +730,33 @@ Test(manifest, what_cannot_be_read_is_named)
 	rmdir(dir);
 }
 
+Test(manifest, a_host_is_served_by_its_name_or_by_what_is_above_it)
+{
+	char hosts[3][MANIFEST_DNS_MAX + 1] = {"api.example.com", "*.llm.example", "[::1]"};
+	const struct manifest_gateway any = {.n_hosts = 0}, gw = {.hosts = hosts, .n_hosts = 3};
+	static const struct {
+		const char *host;
+		bool served;
+	} asked[] = {
+		{"api.example.com", true},	{"API.Example.com:8080", true},
+		{"api.example.com.", true},	{"a.llm.example", true},
+		{"a.b.llm.example:1", true},	{"llm.example", false},
+		{".llm.example", false},	{"evilapi.example.com", false},
+		{"api.example.com.evil", false}, {"[::1]:80", true},
+		{"[::1]", true},		{"[::2]", false},
+		{":80", false},			{"", false},
+	};
+
+	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+		const char *host = asked[i].host;
+
+		cr_assert_eq(manifest_host_served(&gw, host, strlen(host)), asked[i].served, "%s",
+			     host);
+		cr_assert(manifest_host_served(&any, host, strlen(host)));
+	}
+	cr_assert_not(manifest_host_served(&gw, NULL, 0));
+}
+
 /* ---- the table of fields ---- */
 
 Test(manifest, every_default_is_within_its_own_bounds)

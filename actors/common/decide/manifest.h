@@ -326,6 +326,9 @@ enum manifest_engine manifest_engine_named(const char *name);   /* 0: no such */
 const struct manifest_model *manifest_find_model(const struct manifest *, const char *name,
 						 size_t len);
 	/* The model a client names, or NULL.  Linear: n_models is small. */
+bool manifest_host_served(const struct manifest_gateway *, const char *host, size_t len);
+	/* Is that Host header's, perhaps with a port, one of the gateway's hosts?  Where it names
+	 * none, any is. */
 const struct manifest_route *manifest_route(const struct manifest *, const struct manifest_model *,
 					    uint32_t tenant);
 	/* The first of its matches that takes that tenant's requests (MANIFEST_NONE: nobody's), or

@@ -77,9 +77,7 @@ static const struct manifest_field policy_fields[] = {
 	       "Reject|Fallback", NULL, RELOAD, "with `Wait`: what comes after it"),
 	PLAIN("spec.onEmpty", "policy", NAME, OPTIONAL, RELOAD,
 	      "with `Fallback`: the InferencePolicy, three behind each other at most"),
-	PLAIN("spec", "slo", MAP, OPTIONAL, RELOAD, "what is good enough"),
-	VALUE("spec.slo", "ttft", DURATION, OPTIONAL, .001, 600, POL(slo_ttft_ns), RELOAD,
-	      "time to first token, for goodput"),
+	LATER("spec", "slo"),
 };
 
 static const struct manifest_field tenant_fields[] = {

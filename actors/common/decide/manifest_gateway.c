@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static void
 listen_load(struct manifest_loader *l, const struct manifest_doc *doc,
@@ -271,4 +272,37 @@ manifest_gateway_load(struct manifest_loader *l, const struct manifest_doc *doc)
 	if (list)
 		hosts_load(l, doc, list);
 	manifest_issuers_load(l, doc);
+}
+
+/* ---- what it serves ---- */
+
+static bool
+host_matches(const char *served, const char *host, size_t len)
+{
+	size_t n = strlen(served);
+
+	if (served[0] == '*') { /* "*.x": what is before it has one letter at least */
+		served++;
+		n--;
+		return len > n && strncasecmp(host + len - n, served, n) == 0;
+	}
+	return len == n && strncasecmp(host, served, n) == 0;
+}
+
+bool
+manifest_host_served(const struct manifest_gateway *gw, const char *host, size_t len)
+{
+	const char *end = len > 0 ? memrchr(host, ':', len) : NULL;
+	const char *bracket = len > 0 ? memrchr(host, ']', len) : NULL;
+
+	if (gw->n_hosts == 0)
+		return true;
+	if (end && (!bracket || end > bracket))
+		len = (size_t)(end - host);
+	if (len > 0 && host[len - 1] == '.') /* the root's, which is the same name */
+		len--;
+	for (uint32_t i = 0; i < gw->n_hosts; i++)
+		if (host_matches(gw->hosts[i], host, len))
+			return true;
+	return false;
 }

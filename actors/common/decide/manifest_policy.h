@@ -92,5 +92,4 @@ struct manifest_policy {
 	enum manifest_on_empty then; /* after a wait: REJECT or FALLBACK */
 	uint64_t up_to_ns;
 	uint32_t fallback; /* index of a policy; MANIFEST_NONE: none */
-	uint64_t slo_ttft_ns; /* 0: none */
 };
