@@ -29,8 +29,10 @@
 #include "shm/segment.h"
 
 #define JOURNAL_ALIGN   64u
-#define JOURNAL_RECORD_MAX 8192u        /* header and payload */
+#define JOURNAL_RECORD_MAX 12288u       /* header and payload */
 #define JOURNAL_NOTE    84u             /* bytes of a note, the 0 with them */
+#define JOURNAL_TAGS    64u             /* bytes of tags' names, the 0 with them */
+#define JOURNAL_FROM    3u              /* policies before the one that decided */
 #define COEF_IN_JOURNAL 6u              /* rows.h COEF_COUNT; rows.c asserts it */
 
 enum journal_kind { JOURNAL_PAD = 1, JOURNAL_DECISION, JOURNAL_OUTCOME, JOURNAL_CONFIG };
@@ -48,7 +50,8 @@ struct journal_record {
 };
 _Static_assert(sizeof(struct journal_record) == 64, "journal_record");
 
-struct journal_decision {               /* payload of DECISION, followed by n candidates */
+/* Payload of DECISION, followed by n candidates, and behind them by n_rules rules. */
+struct journal_decision {
 	uint32_t prompt_tokens, max_tokens, tenant;
 	int32_t priority;
 	uint8_t verdict, token_source, minimize, trust;
@@ -61,11 +64,19 @@ struct journal_decision {               /* payload of DECISION, followed by n ca
 	char model[64], policy[32], rule[32];   /* cut */
 	uint32_t exact_tokens;                  /* of the first prompt, from its start */
 	char note[JOURNAL_NOTE];                /* why no more of it is known; cut */
+	uint64_t tags_unknown;                  /* rules took these for there */
+	mono_ns hold_until;                     /* verdict HOLD */
+	char tag_names[JOURNAL_TAGS];           /* cut, with commas; behind an unknown one a '?' */
+	char from[JOURNAL_FROM][32];            /* policies that fell back to `policy`, in order */
+	uint8_t n_rules, n_from;
+	uint8_t lasting;                        /* REJECT: it will be so under these documents */
+	uint8_t pad0[5];
 };
-_Static_assert(sizeof(struct journal_decision) == 320, "journal_decision");
+_Static_assert(sizeof(struct journal_decision) == 504, "journal_decision");
 
 struct journal_candidate {
-	uint16_t row, removed_by;               /* removed_by: 0 stays; else enum removal */
+	uint16_t row, removed_by; /* removed_by: 0 stays; enum removal, or removal_rule() of
+				   * choose.h */
 	uint32_t row_gen;
 	uint32_t cached, speculative;           /* tokens: exact depth; what speculation adds */
 	uint32_t pending, context;              /* as used: cells plus overlay */
@@ -77,8 +88,19 @@ struct journal_candidate {
 	uint32_t ttft_us;
 	float wait_s, load_s;
 	float handicap;                         /* its load counted 1 + that times: slow start */
+	float cost;                             /* of the request there; NaN unknown */
+	float score;                            /* by the objective; NaN unknown, or not asked */
+	uint16_t entry, tier;                   /* of the policy's candidates; of its split */
 };
-_Static_assert(sizeof(struct journal_candidate) == 84, "journal_candidate");
+_Static_assert(sizeof(struct journal_candidate) == 96, "journal_candidate");
+
+struct journal_rule {                   /* what came of one rule, in the order they were run */
+	char name[32];                          /* cut */
+	uint8_t policy, rule;                   /* as in removal_rule() */
+	uint8_t outcome, pad0;                  /* enum rules_outcome */
+	uint16_t removed, pad1;                 /* candidates */
+};
+_Static_assert(sizeof(struct journal_rule) == 40, "journal_rule");
 
 struct journal_outcome {                /* payload of OUTCOME */
 	uint16_t row, status;

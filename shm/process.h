@@ -22,7 +22,7 @@
 #include "shm/journal.h"
 #include "shm/segment.h"
 
-#define PROCESS_LAYOUT  4u
+#define PROCESS_LAYOUT  5u
 #define PROCESS_COUNTERS 256u
 #define PANIC_MAX       256u
 

@@ -109,6 +109,7 @@ struct reply {
 	unsigned attempts;              /* upstream; 0: not said */
 	bool challenge;                 /* 401: how to say who one is */
 	struct tenant_left left;        /* of its tenant's limits */
+	struct slice rule;              /* by which policy refused; absent: none did */
 };
 void client_reply_error(struct client *c, const struct reply *r, bool close);
 	/* In the words of the client's API; then keep-alive or close. */

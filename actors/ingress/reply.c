@@ -35,6 +35,8 @@ write_head(struct client *c, const struct reply *r, size_t body_len, bool keep)
 		http1_write_header_str(&w, "x-request-id", id);
 	if (r->attempts)
 		http1_write_header_u64(&w, "x-pointsman-attempts", r->attempts);
+	if (r->rule.len > 0)
+		http1_write_header(&w, SLICE_LIT("x-pointsman-rule"), r->rule);
 	if (!keep)
 		http1_write_header_str(&w, "connection", "close");
 	else if (!c->minor)

@@ -440,7 +440,8 @@ request_fail(struct request *r, unsigned status, const char *code, const char *m
 			      .request_id = r->slot->request_id,
 			      .client_id = request_client_id(r),
 			      .attempts = r->attempts,
-			      .left = tenant_left(r->in, &r->tenant)};
+			      .left = tenant_left(r->in, &r->tenant),
+			      .rule = r->rule};
 
 	snprintf(r->error, sizeof r->error, "%s", code ? code : "");
 	if (c)
@@ -489,6 +490,8 @@ reject(struct request *r, const struct msg_answer *a)
 	snprintf(text, sizeof text, "%.*s", (int)a->text.len, a->text.p ? a->text.p : "");
 	if (r->tenant.row != LIMIT_NO_ROW)
 		limit_count(&r->in->use[r->tenant.row].refused[LIMIT_BY_RULE], 1);
+	if (strcmp(code, "refused_by_rule") == 0)
+		r->rule = a->rule;
 	request_fail(r, status, code[0] ? code : NULL, text, a->retry_after);
 }
 

@@ -69,6 +69,7 @@ struct request {
 	struct deadline limit;
 	struct response response;
 	char error[32];                 /* for the journal */
+	struct slice rule;              /* borrowed for request_fail(): that refused it */
 };
 
 struct decision {

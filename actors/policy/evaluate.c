@@ -7,20 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/common/decide/expression.h"
 #include "actors/policy/question.h"
 #include "actors/policy/tokens.h"
 
-_Static_assert((int)CHOOSE_PREDICTED_TTFT == (int)MANIFEST_MINIMIZE_PREDICTED_TTFT &&
-		       (int)CHOOSE_RANDOM == (int)MANIFEST_MINIMIZE_RANDOM &&
-		       (int)CHOOSE_ROUND_ROBIN == (int)MANIFEST_MINIMIZE_ROUND_ROBIN &&
-		       (int)CHOOSE_LEAST_PREFILL == (int)MANIFEST_MINIMIZE_LEAST_PREFILL &&
-		       (int)CHOOSE_LEAST_REQUESTS == (int)MANIFEST_MINIMIZE_LEAST_REQUESTS,
-	       "one order of objectives");
 _Static_assert(sizeof((struct msg_answer *)0)->candidates / sizeof(struct rec_candidate) ==
 		       CHOOSE_RANKED,
 	       "an answer carries what choose ranks");
 _Static_assert(sizeof ((struct msg_answer *)0)->roots / sizeof(struct rec_root) == GATHER_CHAINS,
 	       "an answer carries every chain");
+
+/* What it takes to know of requests, under these documents. */
+static void
+look_at(struct evaluate *e, const struct manifest *m)
+{
+	e->reads = 0;
+	e->sessions = false;
+	for (uint32_t i = 0; i < m->n_policies; i++) {
+		e->reads |= rules_reads(&m->policies[i]);
+		e->sessions |= m->policies[i].affinity == MANIFEST_AFFINITY_HEADER;
+	}
+	for (uint32_t i = 0; i < m->n_tags; i++)
+		if (m->tags[i].when.text)
+			e->reads |= expression_reads(m->tags[i].when.program);
+}
 
 int
 evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens,
@@ -34,10 +44,12 @@ evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *token
 	e->process = process;
 	e->policy_gen = policy_gen;
 	if (gather_new(&e->gather, view) < 0 || tokens_new(&e->tokens, view, tokens, process) < 0 ||
-	    record_new(&e->record) < 0 || who_new(&e->who, view->manifest) < 0) {
+	    ruling_new(&e->ruling, view) < 0 || record_new(&e->record) < 0 ||
+	    who_new(&e->who, view->manifest) < 0) {
 		evaluate_free(&e);
 		return -ENOMEM;
 	}
+	look_at(e, view->manifest);
 	*ret = e;
 	return 0;
 }
@@ -51,6 +63,7 @@ evaluate_free(struct evaluate **ret)
 		return;
 	who_free(&e->who);
 	record_free(&e->record);
+	ruling_free(&e->ruling);
 	tokens_free(&e->tokens);
 	gather_free(&e->gather);
 	free(e);
@@ -68,7 +81,13 @@ evaluate_documents(struct evaluate *e, const struct manifest *manifest)
 {
 	int r = gather_documents(e->gather, manifest);
 
-	return r < 0 ? r : view_documents(e->view, manifest);
+	if (r == 0)
+		r = ruling_documents(e->ruling, manifest);
+	if (r == 0)
+		r = view_documents(e->view, manifest);
+	if (r == 0)
+		look_at(e, manifest);
+	return r;
 }
 
 /* ---- what the rooms share ---- */
@@ -103,45 +122,7 @@ question_head(struct evaluate *e, struct question *q)
 	return q->head;
 }
 
-/* ---- the choice ---- */
-
-/* The last stages of what engines' events were for: a fleet with traffic and no matches is the sign
- * that two sides name blocks differently. */
-static void
-looked_up(struct evaluate *e, unsigned matched)
-{
-	bool any = false;
-
-	for (unsigned i = 0; i < gather_n_chains(e->gather); i++)
-		any |= gather_chain(e->gather, i)->n > 0;
-	count_add(e->process, any ? COUNTER_prefix_lookups : COUNTER_prefix_unknown, 1);
-	count_add(e->process, COUNTER_prefix_matched, matched > 0);
-}
-
-static void
-decide(struct evaluate *e, struct question *q, uint16_t failed_row, mono_ns now)
-{
-	const struct manifest_policy *policy = &e->view->manifest->policies[q->model->policy];
-	struct choose_input input;
-
-	/* without memory there is no prefix; the rest stands */
-	gather_hash(e->gather, q->model, &q->found.prompt);
-	q->stage_ns[STAGE_HASHED] = clock_mono();
-	looked_up(e, gather_match(e->gather));
-	q->stage_ns[STAGE_MATCHED] = clock_mono();
-	gather_candidates(e->gather, failed_row, now);
-	q->stage_ns[STAGE_PREDICTED] = clock_mono();
-	input = (struct choose_input){
-		.candidate = gather_choose(e->gather),
-		.n = gather_n(e->gather),
-		.objective = (enum choose_objective)policy->minimize,
-		.seed = q->seed,
-		.pinned = q->pinned,
-		.pin = q->pin,
-	};
-	q->n_ranked = choose(&input, q->order);
-	q->stage_ns[STAGE_CHOSEN] = clock_mono();
-}
+/* ---- what an answer leaves behind ---- */
 
 static void
 remember(struct evaluate *e, struct question *q)
@@ -172,6 +153,9 @@ static void
 write_record(struct evaluate *e, struct question *q, struct msg_answer *answer)
 {
 	const struct manifest *manifest = e->view->manifest;
+	bool ruled = q->n_chain > 0;
+	const struct manifest_policy *policy =
+		ruled ? &manifest->policies[q->chain[q->n_chain - 1]] : NULL;
 	struct record_input input = {
 		.request_id = q->slot->request_id,
 		.config_hash = manifest->hash,
@@ -185,10 +169,12 @@ write_record(struct evaluate *e, struct question *q, struct msg_answer *answer)
 		.trust = q->found.trust,
 		.note = q->found.note,
 		.max_tokens = answer->max_tokens,
-		.minimize = q->model ? (uint8_t)manifest->policies[q->model->policy].minimize : 0,
+		.minimize = policy ? (uint8_t)policy->minimize : 0,
 		.model = q->model ? q->model->name : q->body.model,
-		.policy = q->model ? manifest->policies[q->model->policy].name : "",
-		.gather = q->model ? e->gather : NULL,
+		.policy = policy ? policy->name : "",
+		.gather = ruled ? e->gather : NULL,
+		.rules = ruled ? ruling_input(e->ruling) : NULL,
+		.ruled = &q->ruled,
 		.order = q->order,
 		.n_ranked = q->n_ranked,
 		.stage_ns = q->stage_ns,
@@ -221,7 +207,8 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 			     chosen ? best->row_gen : 0, chosen ? best->uncached : 0, answer->pick);
 	if (chosen)
 		remember(e, q);
-	count_add(e->process, chosen ? COUNTER_decisions : COUNTER_rejections, 1);
+	if (answer->verdict != VERDICT_HOLD)
+		count_add(e->process, chosen ? COUNTER_decisions : COUNTER_rejections, 1);
 	if (chosen && gather_blind(e->gather))
 		count_add(e->process, COUNTER_decisions_blind, 1);
 }
@@ -229,15 +216,16 @@ conclude(struct evaluate *e, struct question *q, struct msg_answer *answer)
 /* ---- one question ---- */
 
 static const struct slot *
-current_slot(const struct view_ingress *from, const struct msg_ask *ask)
+current_slot(const struct view_ingress *from, const struct msg_ask *ask, bool held)
 {
 	if (ask->slot == 0 || ask->slot > from->slots.capacity)
 		return NULL;
 	const struct slot *slot = &from->slots.slot[ask->slot];
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);        /* A1 */
+	unsigned state = slot_state(word);
 
 	if (slot_generation(word) != ask->slot_gen || slot_ask(word) != (uint16_t)ask->ask ||
-	    slot_state(word) != SLOT_ASKED)
+	    (state != SLOT_ASKED && !(held && state == SLOT_HELD)))
 		return NULL;
 	return slot;
 }
@@ -278,50 +266,73 @@ find_request(struct evaluate *e, struct question *q, bool failed, mono_ns now,
 		return step;
 	q->stage_ns[STAGE_PARSED] = q->job ? q->job->read_ns : clock_mono();
 	step = find_tokens(e, q, failed, now, ret_key);
-	if (step == STEP_FOUND)
+	if (step == STEP_FOUND) {
 		q->stage_ns[STAGE_TOKENIZED] = clock_mono();
+		rule_find(e, q);
+	}
 	return step;
 }
 
-/* Where it goes, or why nowhere. */
+/* Held: for how long, and with whom it waits. */
 static void
-choose_row(struct evaluate *e, struct question *q, struct msg_answer *answer)
+hold(struct evaluate *e, const struct question *q, const struct evaluate_asked *how,
+     struct msg_answer *answer)
 {
-	decide(e, q, q->slot->attempt > 0 ? q->slot->row : ROW_NONE, q->stage_ns[STAGE_TOKENIZED]);
-	if (q->n_ranked == 0) {
-		question_refuse(e, answer, 503, "no_candidate", "no-candidate",
-				"no worker of `%s` can take requests now", q->model->name);
-		return;
-	}
-	take_pick(e);
-	answer_choice(e, q, answer);
+	answer->verdict = VERDICT_HOLD;
+	answer->rule = slice_str(rules_name(ruling_input(e->ruling), q->ruled.policy,
+					    q->ruled.rule));
+	answer->hold_key = q->slot->hold_key;
+	answer->hold_until = q->slot->hold_deadline_ns;
+	if (answer->hold_until == 0)
+		answer->hold_until = how->asked_ns + q->ruled.up_to_ns;
 }
 
 enum evaluate_result
 evaluate_question(struct evaluate *e, struct view_ingress *from, const struct msg_ask *ask,
-		  mono_ns asked_ns, bool tokens_failed, struct msg_answer *ret,
-		  struct token_key *ret_key)
+		  const struct evaluate_asked *how, struct msg_answer *ret,
+		  struct evaluate_later *ret_later)
 {
-	mono_ns began_ns = clock_mono();
-	struct question q = {.from = from, .ask = ask, .tenant = MANIFEST_NONE,
-			     .stage_ns = {[STAGE_ASKED] = asked_ns}};
+	mono_ns began_ns = clock_mono(), until_ns;
+	struct question q = {.from = from, .ask = ask, .tenant = MANIFEST_NONE};
+	bool held = how->held_until_ns != 0;
 	enum step step;
 
-	q.slot = current_slot(from, ask);
+	q.stage_ns[STAGE_ASKED] = how->asked_ns;
+	q.again = held;
+	q.slot = current_slot(from, ask, held);
 	if (!q.slot) {
 		count_add(e->process, COUNTER_questions_stale, 1);
 		return EVALUATE_STALE;
 	}
 	memset(ret, 0, sizeof *ret);
+	facts_request_init(&q.facts);
 	q.seed = q.slot->request_id * 0x9e3779b97f4a7c15ull + ask->ask;
-	step = find_request(e, &q, tokens_failed, began_ns, ret, ret_key);
+	until_ns = held ? how->held_until_ns : q.slot->hold_deadline_ns;
+	q.waited = how->full || (until_ns != 0 && until_ns <= began_ns);
+	step = find_request(e, &q, how->tokens_failed, began_ns, ret, &ret_later->key);
 	if (step == STEP_WAIT)
 		return EVALUATE_WAIT;
 	if (step == STEP_FOUND)
-		choose_row(e, &q, ret);
+		rule_choose(e, &q, q.stage_ns[STAGE_TOKENIZED], ret);
+	if (q.n_chain > 0 && q.ruled.verdict == RULES_WAIT) {
+		ret_later->kind = rule_kind(e, &q);
+		ret_later->tenant = q.tenant;
+		if (held)
+			return EVALUATE_HELD;   /* as before: there is nothing to say */
+		hold(e, &q, how, ret);
+		conclude(e, &q, ret);
+		count_add(e->process, COUNTER_held, 1);
+		return EVALUATE_HELD;
+	}
+	if (q.n_ranked > 0) {
+		take_pick(e);
+		answer_choice(e, &q, ret);
+	}
 	conclude(e, &q, ret);
 	if (q.job)
 		aside_done(tokens_aside(e->tokens), q.job);
+	count_add(e->process, COUNTER_held_late, held && q.ruled.would_wait);
+	count_add(e->process, COUNTER_held_full, how->full && q.ruled.would_wait);
 	count_add(e->process, COUNTER_decide_ns, clock_mono() - began_ns);
 	return EVALUATE_ANSWER;
 }
@@ -334,13 +345,16 @@ evaluate_self_test(struct evaluate *e, const char **why)
 
 	for (uint32_t i = 0; i < manifest->n_models; i++) {
 		struct slot slot = {.row = ROW_NONE};
+		struct msg_answer answer = {0};
 		struct question q = {
 			.slot = &slot, .model = &manifest->models[i], .seed = i,
+			.tenant = MANIFEST_NONE,
 			.found.prompt = {.ids = ids, .n_ids = 64, .tokens = 64,
 					 .hashed = true},
 		};
 
-		decide(e, &q, ROW_NONE, clock_mono());
+		facts_request_init(&q.facts);
+		rule_choose(e, &q, clock_mono(), &answer);
 		for (unsigned k = 0; k < q.n_ranked; k++) {
 			const struct gather_candidate *c = gather_at(e->gather, q.order[k]);
 

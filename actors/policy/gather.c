@@ -28,6 +28,7 @@ struct learned {                        /* coefficients of a set's rows that hav
 struct gather {
 	struct view *view;
 	const struct manifest_model *model;
+	const struct manifest_route *route;
 	struct gather_prompt prompt;
 	struct gather_chain chain[GATHER_CHAINS];
 	unsigned n_chains;
@@ -66,6 +67,7 @@ gather_documents(struct gather *g, const struct manifest *m)
 	g->cap = members;
 	g->cap_sets = sets;
 	g->model = NULL;                /* of documents that go */
+	g->route = NULL;
 	g->n = g->n_chains = 0;
 	return 0;
 }
@@ -156,19 +158,20 @@ chain_hash(struct gather *g, const char *model, uint32_t block_tokens)
 
 int
 gather_hash(struct gather *g, const struct manifest_model *model,
-	    const struct gather_prompt *prompt)
+	    const struct manifest_route *route, const struct gather_prompt *prompt)
 {
 	const struct manifest *manifest = g->view->manifest;
 
 	g->model = model;
+	g->route = route;
 	g->prompt = *prompt;
 	g->n_chains = 0;
 	g->n = 0;
 	view_refresh(g->view);
 	if (!prompt->hashed || prompt->n_ids == 0)
 		return 0;
-	for (uint32_t i = 0; i < model->n_members && g->n_chains < GATHER_CHAINS; i++) {
-		uint32_t m = model->members[i];
+	for (uint32_t i = 0; i < route->n_members && g->n_chains < GATHER_CHAINS; i++) {
+		uint32_t m = route->members[i];
 		uint16_t id = g->view->row_of[m];
 		const char *name = member_model(manifest, &manifest->members[m]);
 
@@ -357,7 +360,9 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 		.member = member, .row = ROW_NONE, .rank = 65535, .chain = GATHER_NO_CHAIN,
 		.waiting = UINT32_MAX, .running = UINT32_MAX, .kv_usage = -1, .age_ms = UINT32_MAX,
 	};
-	*ch = (struct choose_candidate){.row = ROW_NONE, .state = ROW_ABSENT};
+	*ch = (struct choose_candidate){
+		.id = g->view->manifest->members[member].uid, .row = ROW_NONE, .state = ROW_ABSENT,
+	};
 	if (id == ROW_NONE || id >= g->view->rows.capacity)
 		return;
 	const struct row *row = &g->view->rows.row[id];
@@ -389,6 +394,7 @@ fill(struct gather *g, struct gather_candidate *c, struct choose_candidate *ch, 
 	    (g->last_pick == 0 || (int32_t)(load.last_pick - g->last_pick) > 0))
 		g->last_pick = load.last_pick;
 	*ch = (struct choose_candidate){
+		.id = ch->id,
 		.row = id,
 		.state = c->state,
 		.failed = id == failed_row || (turned && c->state == ROW_UNPROVEN),
@@ -447,10 +453,10 @@ void
 gather_candidates(struct gather *g, uint16_t failed_row, mono_ns now)
 {
 	view_settle(g->view);           /* watermarks first, then cells, then overlay */
-	g->n = g->model->n_members;
+	g->n = g->route->n_members;
 	g->last_pick = 0;
 	for (uint32_t i = 0; i < g->n; i++)
-		fill(g, &g->candidate[i], &g->choose[i], g->model->members[i], failed_row, now);
+		fill(g, &g->candidate[i], &g->choose[i], g->route->members[i], failed_row, now);
 	fill_blind(g);
 	fill_coefs(g);
 	fill_handicaps(g);
@@ -472,6 +478,12 @@ uint32_t
 gather_n(const struct gather *g)
 {
 	return g->n;
+}
+
+const uint32_t *
+gather_entries(const struct gather *g)
+{
+	return g->route->candidate;
 }
 
 const struct gather_candidate *

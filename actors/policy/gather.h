@@ -67,7 +67,7 @@ int gather_documents(struct gather *g, const struct manifest *manifest);
 	 * decisions.  0, -ENOMEM. */
 
 int gather_hash(struct gather *g, const struct manifest_model *model,
-		const struct gather_prompt *prompt);
+		const struct manifest_route *route, const struct gather_prompt *prompt);
 	/* 0, -ENOMEM (then there are no chains; the rest still works). */
 unsigned gather_match(struct gather *g);
 	/* How many rows hold a first block of theirs, surely or probably. */
@@ -78,6 +78,8 @@ uint32_t gather_n(const struct gather *g);
 bool gather_blind(const struct gather *g);
 	/* After choose(): of no candidate that was not removed is anything fresh known. */
 const struct gather_candidate *gather_at(const struct gather *g, uint32_t i);
+const uint32_t *gather_entries(const struct gather *g);
+	/* The same order: of the policy's candidates, the one by which it is there. */
 struct choose_candidate *gather_choose(struct gather *g);       /* the same order, for choose() */
 uint32_t gather_last_pick(const struct gather *g); /* newest pick number of all candidates */
 unsigned gather_n_chains(const struct gather *g);

@@ -18,512 +18,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "actors/common/attach.h"
-#include "actors/policy/aside.h"
-#include "actors/policy/evaluate.h"
-#include "actors/policy/native.h"
-#include "actors/policy/tokensource.h"
-#include "actors/policy/view.h"
-#include "actors/policy/waiting.h"
+#include "actors/policy/policy.h"
 
 #define TICK_MS 50u                     /* scrapes are seen within this: view.h VIEW_SIGHT_NS */
-#define OPEN_LATE_NS 100000000          /* without OPEN: so long after our first question */
-#define BATCH 64u                       /* messages of one ingress before the next one's ... */
-#define TURN_NS 10000000u               /* ... or so long: the supervisor is heard in between */
-#define DRAIN_ROUNDS 64u                /* batches read from each ingress at the end */
-#define FRAME_MAX 65536u                /* messages of an ingress are tens of bytes */
-#define LINGER_MS 1000                  /* answers still leave after our end */
-#define GREET_NS 2000000                /* hello is tried so often until the connection stands */
-
-struct peer {                           /* one ingress incarnation, from its first segment on */
-	struct policy *policy;
-	uint32_t index, incarnation;
-	struct view_ingress *half;              /* owned until all three segments are there */
-	struct view_ingress *view;              /* borrowed from the view; NULL before */
-	zsock_t *sock;                          /* owned */
-	bool greeted, resent;
-};
-
-struct policy {
-	unsigned magic;
-#define POLICY_MAGIC 0x7011c4a1
-	struct pm_actor *actor;                 /* borrowed */
-	struct manifest *manifest;              /* owned */
-	struct secrets trust;                   /* owned */
-	struct view view;                       /* owned */
-	struct tokensource *tokens;             /* owned */
-	struct native *native;                  /* owned; NULL: no set has a tokenizer */
-	struct aside *aside;                    /* owned; likewise */
-	struct evaluate *evaluate;              /* owned */
-	struct peer **peer;                     /* owned */
-	unsigned n_peers, cap_peers;
-	struct waiting_list waiting;
-	int timer_fd;                           /* 100 ms from the first question */
-	int greet_fd;                           /* runs while somebody is not greeted */
-	bool timed;                             /* the timer runs or ran */
-	bool opened;                            /* OPEN came */
-	bool deciding;
-	char *frame;                            /* owned; MESSAGE_MAX, for what we say */
-};
-
-static struct process_segment *
-process_of(struct policy *me)
-{
-	return &me->actor->process;
-}
-
-/* ---- saying ---- */
-
-static int
-say(struct policy *me, struct peer *p, enum msg_id id, const void *msg)
-{
-	ssize_t n = msg_pack(id, msg, me->frame, MESSAGE_MAX);
-
-	if (n < 0) {
-		log_error("say failed message=%s: %s", msg_name(id), strerror((int)-n));
-		return (int)n;
-	}
-	pm_actor_used(me->actor, p->sock);
-	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
-		return -errno;
-	return 0;
-}
-
-static void
-greet(struct policy *me, struct peer *p)
-{
-	struct msg_hello hello = {
-		.abi = MESSAGES_ABI,
-		.policy_gen = me->actor->birth.generation,
-		.policy_inc = me->actor->birth.incarnation,
-		.config_hash = me->manifest->hash,
-	};
-
-	/* IMMEDIATE: this fails until the connection stands, so that hello is the first on it */
-	p->greeted = say(me, p, MSG_hello, &hello) == 0;
-	if (p->greeted)
-		log_debug("greeted ingress=%u.%u", p->index, p->incarnation);
-}
-
-static void
-say_answer(struct policy *me, struct peer *p, struct msg_answer *answer)
-{
-	ssize_t n;
-
-	PM_ASSERT(process_of(me), answer->number != 0);
-	n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
-	if (n == -EMSGSIZE) {
-		/* an absurdly long prompt: the hashes are a note to kvevents, not worth the
-		 * request */
-		answer->n_roots = 0;
-		n = msg_pack(MSG_answer, answer, me->frame, MESSAGE_MAX);
-	}
-	PM_ASSERT(process_of(me), n > 0);
-	pm_actor_used(me->actor, p->sock);
-	/* A number that was given must leave or the stream has a hole.  When it cannot, the ingress
-	 * is dead: `gone` will close the stream. */
-	if (zmq_send(zsock_resolve(p->sock), me->frame, (size_t)n, ZMQ_DONTWAIT) < 0)
-		log_warn("answer lost ingress=%u.%u: %s; waiting for its end", p->index,
-			 p->incarnation, strerror(errno));
-}
-
-/* ---- deciding ---- */
-
-static struct peer *
-peer_of(struct policy *me, const struct view_ingress *view)
-{
-	for (unsigned i = 0; i < me->n_peers; i++)
-		if (me->peer[i]->view == view)
-			return me->peer[i];
-	return NULL;
-}
-
-static void
-say_cancelled(struct policy *me, struct peer *p, const struct msg_ask *ask)
-{
-	struct msg_cancelled cancelled = {
-		.slot = ask->slot, .slot_gen = ask->slot_gen, .ask = ask->ask,
-	};
-
-	say(me, p, MSG_cancelled, &cancelled);
-}
-
-static void
-aside_used(struct policy *me)
-{
-	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
-		pm_actor_used(me->actor, aside_socket(me->aside, i));
-}
-
-/* Answers, or puts it among those that wait for token ids. */
-static void
-decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns asked_ns,
-       bool tokens_failed)
-{
-	struct msg_answer answer;
-	struct waiting w = {.from = p->view, .ask = *ask, .asked_ns = asked_ns, .for_tokens = true};
-
-	switch (evaluate_question(me->evaluate, p->view, ask, asked_ns, tokens_failed, &answer,
-				  &w.key)) {
-	case EVALUATE_ANSWER:
-		say_answer(me, p, &answer);
-		break;
-	case EVALUATE_WAIT:
-		pm_actor_used(me->actor, tokensource_socket(me->tokens));
-		aside_used(me);
-		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
-		break;
-	case EVALUATE_STALE:
-		break;
-	}
-	/* One prompt may take a tenth of a second: many of them are work, no hang. */
-	pm_actor_heartbeat(me->actor, clock_mono());
-}
-
-static void
-decide_waiting(struct policy *me, bool for_tokens, const struct token_key *key, bool tokens_failed)
-{
-	struct waiting w;
-	size_t most = me->waiting.n;    /* who is put back to wait is behind those */
-
-	while (most-- > 0 && waiting_first(&me->waiting, for_tokens, key, &w)) {
-		struct peer *p = peer_of(me, w.from);
-
-		if (p && w.cancel)
-			say_cancelled(me, p, &w.ask);
-		else if (p)
-			decide(me, p, &w.ask, w.asked_ns, tokens_failed);
-	}
-}
-
-static void
-begin_deciding(struct policy *me, const char *why)
-{
-	me->deciding = true;
-	if (me->timer_fd >= 0) {
-		pm_actor_unwatch_fd(me->actor, me->timer_fd);
-		close(me->timer_fd);
-		me->timer_fd = -1;
-	}
-	log_info("waiting -> deciding (%s) questions=%zu", why, me->waiting.n);
-	decide_waiting(me, false, NULL, false);
-}
-
-/* OPEN, and every ingress that is alive has sent the last of what it re-asks. */
-static void
-open_if_complete(struct policy *me)
-{
-	if (me->deciding || !me->opened)
-		return;
-	for (unsigned i = 0; i < me->n_peers; i++)
-		if (me->peer[i]->view && !me->peer[i]->resent)
-			return;
-	begin_deciding(me, "open");
-}
-
-static void
-on_timer(struct pm_actor *actor, void *arg)
-{
-	struct policy *me = arg;
-	uint64_t times;
-
-	(void)actor;
-	if (read(me->timer_fd, &times, sizeof times) != (ssize_t)sizeof times || me->deciding)
-		return;
-	count_add(process_of(me), COUNTER_swap_open_late, 1);
-	begin_deciding(me, "100 ms without open or resent");
-}
-
-static void
-start_timer(struct policy *me)
-{
-	struct itimerspec in = {.it_value = {.tv_nsec = OPEN_LATE_NS}};
-
-	if (me->timed)
-		return;
-	me->timed = true;
-	timerfd_settime(me->timer_fd, 0, &in, NULL);
-}
-
-/* ---- hearing an ingress ---- */
-
-static void
-on_ask(struct policy *me, struct peer *p, const struct msg_ask *ask)
-{
-	mono_ns now = clock_mono();
-
-	count_add(process_of(me), COUNTER_questions, 1);
-	if (me->waiting.n > 0)
-		waiting_take(&me->waiting, p->view, ask->slot);
-	if (me->deciding) {
-		decide(me, p, ask, now, false);
-		return;
-	}
-	struct waiting w = {.from = p->view, .ask = *ask, .asked_ns = now};
-
-	PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
-	start_timer(me);
-}
-
-static void
-on_cancel(struct policy *me, struct peer *p, const struct msg_cancel *cancel)
-{
-	struct waiting w = {
-		.from = p->view,
-		.ask = {.slot = cancel->slot, .slot_gen = cancel->slot_gen, .ask = cancel->ask},
-		.for_tokens = true,
-		.cancel = true,
-	};
-
-	/* Between messages this thread reads no body, and what asks a worker for token ids has its
-	 * own copy; but the threads beside it read where the bytes lie. */
-	waiting_take(&me->waiting, p->view, cancel->slot);
-	if (me->aside && aside_drop(me->aside, p->view, cancel->slot, &w.key))
-		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
-	else
-		say_cancelled(me, p, &w.ask);
-}
-
-static void
-on_frame(struct policy *me, struct peer *p, const void *frame, size_t len)
-{
-	struct msg m;
-
-	if (msg_unpack(frame, len, &m) < 0) {
-		count_add(process_of(me), COUNTER_messages_unknown, 1);
-		return;
-	}
-	switch (m.id) {
-	case MSG_ask:
-		on_ask(me, p, &m.u.ask);
-		break;
-	case MSG_cancel:
-		on_cancel(me, p, &m.u.cancel);
-		break;
-	case MSG_probe: {
-		struct msg_probed probed = {
-			.policy_gen = me->actor->birth.generation,
-			.policy_inc = me->actor->birth.incarnation,
-		};
-
-		say(me, p, MSG_probed, &probed);
-		break;
-	}
-	case MSG_resent:
-		p->resent = true;
-		open_if_complete(me);
-		break;
-	default:
-		count_add(process_of(me), COUNTER_messages_unknown, 1);
-	}
-}
-
-static void
-on_ingress(struct pm_actor *actor, void *arg)
-{
-	struct peer *p = arg;
-	struct policy *me = p->policy;
-	mono_ns until = clock_mono() + TURN_NS;
-	char frame[FRAME_MAX];
-
-	(void)actor;
-	for (unsigned i = 0; i < BATCH && (i == 0 || clock_mono() < until); i++) {
-		int n = zmq_recv(zsock_resolve(p->sock), frame, sizeof frame, ZMQ_DONTWAIT);
-
-		if (n < 0)
-			break;
-		if ((size_t)n > sizeof frame) {
-			count_add(process_of(me), COUNTER_messages_unknown, 1);
-			continue;
-		}
-		on_frame(me, p, frame, (size_t)n);
-	}
-}
-
-/* ---- ingresses coming and going ---- */
-
-static void
-set_greet_timer(struct policy *me, long every_ns)
-{
-	struct itimerspec t = {.it_value = {.tv_nsec = every_ns},
-			       .it_interval = {.tv_nsec = every_ns}};
-
-	timerfd_settime(me->greet_fd, 0, &t, NULL);
-}
-
-static void
-on_greet_timer(struct pm_actor *actor, void *arg)
-{
-	struct policy *me = arg;
-	bool left = false;
-	uint64_t times;
-
-	(void)actor;
-	if (read(me->greet_fd, &times, sizeof times) != (ssize_t)sizeof times)
-		return;
-	for (unsigned i = 0; i < me->n_peers; i++) {
-		struct peer *p = me->peer[i];
-
-		if (p->sock && !p->greeted)
-			greet(me, p);
-		left |= p->sock && !p->greeted;
-	}
-	if (!left)
-		set_greet_timer(me, 0);
-}
-
-static struct peer *
-peer_find(struct policy *me, uint32_t incarnation)
-{
-	for (unsigned i = 0; i < me->n_peers; i++)
-		if (me->peer[i]->incarnation == incarnation)
-			return me->peer[i];
-	return NULL;
-}
-
-static void
-half_free(struct view_ingress **half)
-{
-	if (!*half)
-		return;
-	if ((*half)->column.head)
-		column_detach(&(*half)->column);
-	if ((*half)->slots.slot)
-		slots_detach(&(*half)->slots);
-	if ((*half)->arena.seg.head)
-		arena_detach(&(*half)->arena);
-	free(*half);
-	*half = NULL;
-}
-
-static void
-peer_remove(struct policy *me, struct peer *p)
-{
-	for (unsigned i = 0; i < me->n_peers; i++)
-		if (me->peer[i] == p) {
-			me->peer[i] = me->peer[--me->n_peers];
-			break;
-		}
-	if (p->view) {
-		waiting_forget(&me->waiting, p->view);
-		view_take(&me->view, p->view);
-		if (me->aside)
-			aside_leave(me->aside, p->view);
-		else
-			view_ingress_free(p->view);
-	}
-	half_free(&p->half);
-	if (p->sock) {
-		pm_actor_unwatch_socket(me->actor, p->sock);
-		zsock_destroy(&p->sock);
-	}
-	free(p);
-}
-
-static struct peer *
-peer_add(struct policy *me, uint32_t index, uint32_t incarnation)
-{
-	struct peer *p = calloc(1, sizeof *p);
-
-	if (!p || !(p->half = calloc(1, sizeof *p->half)))
-		goto none;
-	if (me->n_peers == me->cap_peers) {
-		unsigned cap = me->cap_peers ? me->cap_peers * 2 : 8;
-		struct peer **grown = realloc(me->peer, cap * sizeof *grown);
-
-		if (!grown)
-			goto none;
-		me->peer = grown;
-		me->cap_peers = cap;
-	}
-	p->policy = me;
-	p->index = p->half->index = index;
-	p->incarnation = p->half->incarnation = incarnation;
-	me->peer[me->n_peers++] = p;
-	return p;
-none:
-	if (p)
-		free(p->half);
-	free(p);
-	return NULL;
-}
-
-static int
-peer_connect(struct policy *me, struct peer *p)
-{
-	char endpoint[256], identity[POLICY_NAME_MAX];
-
-	policy_name(identity, me->actor->birth.generation, me->actor->birth.incarnation,
-		    me->actor->birth.token);
-	pm_policy_endpoint(endpoint, sizeof endpoint, me->actor->birth.run_dir, p->index,
-			   p->incarnation);
-	p->sock = zsock_new(ZMQ_DEALER);
-	if (!p->sock)
-		return -ENOMEM;
-	zsock_set_identity(p->sock, identity);
-	zsock_set_immediate(p->sock, 1);
-	zsock_set_linger(p->sock, LINGER_MS);
-	zsock_set_sndhwm(p->sock, 0); /* bounded by the questions an ingress may have open */
-	zsock_set_rcvhwm(p->sock, 0);
-	zsock_set_reconnect_ivl(p->sock, 10);   /* we may come before it has bound */
-	zsock_set_reconnect_ivl_max(p->sock, 200);
-	if (zsock_connect(p->sock, "%s", endpoint) < 0)
-		return -errno;
-	pm_actor_watch_socket(me->actor, p->sock, on_ingress, p);
-	set_greet_timer(me, GREET_NS);
-	return 0;
-}
-
-/* One of an ingress's three segments.  Takes fd. */
-static int
-peer_segment(struct policy *me, enum segment_kind kind, uint32_t index, uint32_t incarnation,
-	     int fd)
-{
-	struct peer *p = peer_find(me, incarnation);
-	int r;
-
-	if (!p)
-		p = peer_add(me, index, incarnation);
-	if (!p || p->view) {
-		close(fd);
-		return p ? 0 : -ENOMEM;
-	}
-	struct view_ingress *half = p->half;
-
-	if ((kind == SEGMENT_COLUMN && half->column.head) ||
-	    (kind == SEGMENT_SLOTS && half->slots.slot) ||
-	    (kind == SEGMENT_ARENA && half->arena.seg.head)) {
-		close(fd);
-		return 0;
-	}
-	if (kind == SEGMENT_COLUMN)
-		r = column_attach(&half->column, fd, false);
-	else if (kind == SEGMENT_SLOTS)
-		r = slots_attach(&half->slots, fd, false);
-	else
-		r = arena_attach(&half->arena, fd, false);
-	if (r < 0) {
-		log_error("ingress=%u.%u segment=%s: %s; its questions go unanswered", index,
-			  incarnation, segment_kind_name(kind), strerror(-r));
-		peer_remove(me, p);
-		return r;
-	}
-	if (!half->column.head || !half->slots.slot || !half->arena.seg.head)
-		return 0;
-	r = view_add(&me->view, &p->half);
-	if (r < 0) {
-		peer_remove(me, p);
-		return r;
-	}
-	p->view = half;
-	return peer_connect(me, p);
-}
-
-static bool
-of_ingress(enum segment_kind kind)
-{
-	return kind == SEGMENT_COLUMN || kind == SEGMENT_SLOTS || kind == SEGMENT_ARENA;
-}
 
 /* ---- hearing the supervisor, and the world's other events ---- */
 
@@ -559,8 +56,8 @@ policy_on_message(void *priv, const struct msg *m, int fd)
 
 	switch (m->id) {
 	case MSG_segment:
-		if (fd >= 0 && of_ingress((enum segment_kind)m->u.segment.kind)) {
-			peer_segment(me, (enum segment_kind)m->u.segment.kind, m->u.segment.index,
+		if (fd >= 0 && peers_segment_is((enum segment_kind)m->u.segment.kind)) {
+			peers_segment(me, (enum segment_kind)m->u.segment.kind, m->u.segment.index,
 				     m->u.segment.incarnation, fd);
 			fd = -1;
 		} else if (fd >= 0 && m->u.segment.kind == SEGMENT_CONFIG) {
@@ -570,17 +67,14 @@ policy_on_message(void *priv, const struct msg *m, int fd)
 		break;
 	case MSG_gone:
 		if (m->u.gone.role == ROLE_INGRESS) {
-			struct peer *p = peer_find(me, m->u.gone.incarnation);
-
-			if (p)
-				peer_remove(me, p);
-			open_if_complete(me);
+			peers_gone(me, m->u.gone.incarnation);
+			policy_open_if_complete(me);
 		}
 		break;
 	case MSG_open:
 		if (m->u.open.policy_gen == me->actor->birth.generation) {
 			me->opened = true;
-			open_if_complete(me);
+			policy_open_if_complete(me);
 		}
 		break;
 	case MSG_rows_changed:
@@ -606,7 +100,7 @@ on_tokens(struct pm_actor *actor, void *arg)
 			count_add(process_of(me), COUNTER_tokenize_failures, 1);
 			log_debug("tokenize failed: %s; decided without a prefix", why);
 		}
-		decide_waiting(me, true, &key, why != NULL);
+		policy_decide_waiting(me, &key, why != NULL);
 	}
 }
 
@@ -619,8 +113,8 @@ on_aside(struct pm_actor *actor, void *arg)
 
 	(void)actor;
 	while (aside_collect(me->aside, &key, &dropped))
-		decide_waiting(me, true, &key, false);
-	aside_used(me);
+		policy_decide_waiting(me, &key, false);
+	policy_aside_used(me);
 }
 
 static void
@@ -631,7 +125,7 @@ policy_on_tick(void *priv, mono_ns now)
 
 	view_tick(&me->view, now);
 	while (me->aside && aside_late(me->aside, now, &key))
-		decide_waiting(me, true, &key, true);
+		policy_decide_waiting(me, &key, true);
 }
 
 /* Everybody who asked us asks somebody else by now, or is ending too.  What is owed is said. */
@@ -639,22 +133,12 @@ static void
 policy_on_drain(void *priv, mono_ns deadline)
 {
 	struct policy *me = priv;
-	struct waiting w;
 
 	(void)deadline;
-	for (unsigned i = 0; i < me->n_peers; i++)
-		for (unsigned rounds = 0; rounds < DRAIN_ROUNDS && me->peer[i]->sock &&
-				(zsock_events(me->peer[i]->sock) & ZMQ_POLLIN); rounds++)
-			on_ingress(me->actor, me->peer[i]);
+	peers_drain(me);
 	if (me->aside)
 		aside_end(me->aside);   /* nobody reads a body that is answered for */
-	decide_waiting(me, true, NULL, true);
-	while (waiting_first(&me->waiting, false, NULL, &w)) {
-		struct peer *p = peer_of(me, w.from);
-
-		if (p)                  /* we never had leave to decide */
-			say_cancelled(me, p, &w.ask);
-	}
+	policy_answer_all(me);
 	pm_actor_stop(me->actor, 0);
 }
 
@@ -688,11 +172,11 @@ open_view(struct policy *me)
 	for (unsigned i = 0; i < b->n_segments; i++) {
 		struct birth_segment *s = &b->segment[i];
 
-		if (s->fd < 0 || !of_ingress(s->kind))
+		if (s->fd < 0 || !peers_segment_is(s->kind))
 			continue;
 		fd = s->fd;
 		s->fd = -1;
-		r = peer_segment(me, s->kind, s->index, s->incarnation, fd);
+		r = peers_segment(me, s->kind, s->index, s->incarnation, fd);
 		if (r < 0)
 			return pm_open_failed(me->actor, "segments of an ingress", r);
 	}
@@ -738,10 +222,9 @@ policy_close(void **priv)
 	if (!me)
 		return;
 	*priv = NULL;
-	while (me->n_peers > 0)
-		peer_remove(me, me->peer[me->n_peers - 1]);
-	free(me->peer);
+	peers_remove_all(me);
 	waiting_free(&me->waiting);
+	held_free(&me->held);
 	if (me->tokens) {
 		pm_actor_unwatch_socket(me->actor, tokensource_socket(me->tokens));
 		tokensource_free(&me->tokens);
@@ -759,6 +242,8 @@ policy_close(void **priv)
 		close(me->timer_fd);
 	if (me->greet_fd >= 0)
 		close(me->greet_fd);
+	if (me->held_fd >= 0)
+		close(me->held_fd);
 	free(me->frame);
 	free(me);
 }
@@ -778,8 +263,9 @@ policy_open(struct pm_actor *actor, void **ret)
 	*ret = me;
 	me->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	me->greet_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	me->held_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	me->frame = malloc(MESSAGE_MAX);
-	if (me->timer_fd < 0 || me->greet_fd < 0 || !me->frame)
+	if (me->timer_fd < 0 || me->greet_fd < 0 || me->held_fd < 0 || !me->frame)
 		return pm_open_failed(me->actor, "memory and a timer", -ENOMEM);
 	r = pm_attach_config(actor, &me->manifest);
 	if (r == 0)
@@ -807,8 +293,9 @@ policy_open(struct pm_actor *actor, void **ret)
 	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
 		pm_actor_watch_socket(actor, aside_socket(me->aside, i), on_aside, me);
 	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);
-	pm_actor_watch_fd(actor, me->timer_fd, on_timer, me);
-	pm_actor_watch_fd(actor, me->greet_fd, on_greet_timer, me);
+	pm_actor_watch_fd(actor, me->timer_fd, policy_on_open_late, me);
+	pm_actor_watch_fd(actor, me->greet_fd, peers_on_greet_timer, me);
+	pm_actor_watch_fd(actor, me->held_fd, policy_on_held, me);
 	log_info("loaded config=%016llx models=%u members=%u ingresses=%u",
 		 (unsigned long long)me->manifest->hash, me->manifest->n_models,
 		 me->manifest->n_members, me->n_peers);

@@ -2,8 +2,9 @@
  *
  * what.c     what is asked: the view of the body, the model, what is pinned
  * who.c      whose it is
+ * rule.c     what rules make of it: from policy to policy, hold and refusal
  * answer.c   a choice as an answer: the ranked candidates, their edits, chains
- * evaluate.c the flow from one to the next, the choice, the record
+ * evaluate.c the flow from one to the next, the record
  * A room either finds, or refuses (question_refuse() has filled the answer), or says that it waits
  * for something which a later call will find under a key; it has no other effect.
  * Threads    one.
@@ -12,6 +13,7 @@
 #include "actors/common/decide/choose.h"
 #include "actors/policy/evaluate.h"
 #include "actors/policy/record.h"
+#include "actors/policy/ruling.h"
 #include "actors/policy/who.h"
 #include "proto/http1.h"
 #include "proto/openai.h"
@@ -25,8 +27,11 @@ struct evaluate {
 	struct tokens *tokens;          /* owned */
 	struct process_segment *process;/* borrowed */
 	struct gather *gather;          /* owned */
+	struct ruling *ruling;          /* owned */
 	struct record *record;          /* owned */
 	struct who *who;                /* owned */
+	uint64_t reads;                 /* facts that any rule or tag looks at */
+	bool sessions;                  /* some policy keeps together what a header says */
 	uint32_t policy_gen;
 	uint32_t pick;                  /* newest pick number we gave */
 	struct http1_request head;      /* of the question under way; question_head() */
@@ -49,7 +54,12 @@ struct question {
 	struct aside_job *job;                  /* NULL: the body is read in our turn */
 	bool waits;                             /* until it has been read elsewhere */
 	struct tokens_found found;
+	struct facts_request facts;             /* what rules know of it; all unknown at first */
 	uint32_t tenant;                        /* MANIFEST_NONE: nobody's */
+	bool again;                             /* it is held here, and was counted then */
+	bool waited;                            /* it was held long enough */
+	uint32_t chain[RULES_CHAIN], n_chain;   /* policies that it went through */
+	struct rules_result ruled;              /* by the last of them; good where n_chain > 0 */
 	uint64_t seed;
 	uint64_t stage_ns[8];
 	uint32_t order[CHOOSE_RANKED];
@@ -85,3 +95,11 @@ enum step who_find(struct evaluate *e, struct question *q, struct msg_answer *an
 void answer_choice(struct evaluate *e, const struct question *q, struct msg_answer *answer);
 	/* q->order as the answer's candidates; what they are told, and what kvevents will be. */
 uint32_t answer_uncached(const struct gather_candidate *c);     /* tokens */
+
+void rule_find(struct evaluate *e, struct question *q);
+	/* What rules may ask of the request: q->facts, but for tags and tenant. */
+void rule_choose(struct evaluate *e, struct question *q, mono_ns now, struct msg_answer *answer);
+	/* Gathers, applies the policy's rules and those that it falls back to, and ranks.  By
+	 * q->ruled.verdict: CHOOSE, q->order; REJECT, the answer is filled; WAIT, only up_to_ns. */
+uint64_t rule_kind(const struct evaluate *e, const struct question *q);
+	/* Of a question that waits: others of the same will find as little (held.h). */

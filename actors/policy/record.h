@@ -1,14 +1,15 @@
 /* actors/policy/record.h -- a decision into the journal, with the inputs it was made from.
  *
  * Up to RECORD_CANDIDATES in full: the ranked ones first, in order, then the others in the policy's
- * order.  Stages are mono ns: asked, parsed, tokenized, hashed, matched, predicted, chosen, sent;
- * 0: not reached.
+ * order; behind them what came of each rule.  Stages are mono ns: asked, parsed, tokenized, hashed,
+ * matched, predicted, chosen, sent; 0: not reached.
  * Ownership  one buffer, reused.   Threads  the journal's one writer.   Cost  1 us for 64
  *            candidates.
  */
 #pragma once
 #include <stdint.h>
 
+#include "actors/common/decide/rules.h"
 #include "actors/policy/gather.h"
 #include "proto/messages.h"
 #include "shm/journal.h"
@@ -27,6 +28,8 @@ struct record_input {
 	uint8_t minimize;                       /* enum choose_objective */
 	const char *model, *policy;
 	struct gather *gather;                  /* NULL: there was no model, so no candidates */
+	const struct rules_input *rules;        /* NULL with gather */
+	const struct rules_result *ruled;
 	const uint32_t *order;
 	unsigned n_ranked;
 	const uint64_t *stage_ns;               /* 8 */

@@ -7,6 +7,7 @@
  * Threads    one.   Bound: what the ingresses may have outstanding.
  */
 #pragma once
+#include "actors/policy/held.h"
 #include "actors/policy/tokencache.h"
 #include "actors/policy/view.h"
 #include "proto/messages.h"
@@ -18,6 +19,7 @@ struct waiting {
 	bool for_tokens;                        /* false: for leave to decide */
 	bool cancel;                            /* no question: `cancelled` is owed */
 	struct token_key key;                   /* for_tokens: of the ids that are being fetched */
+	struct held held;                       /* it is held, and its ids went; .from NULL: not */
 };
 
 struct waiting_list {

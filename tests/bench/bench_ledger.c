@@ -329,7 +329,7 @@ bench(unsigned rows, unsigned n, unsigned times)
 		cannot("map memory", ENOMEM);
 	for (unsigned i = 0; i < 4 * cells; i++)        /* every cell has something in it */
 		update(&b, mix64(i + 1));
-	gather_hash(b.gather, &b.manifest->models[0], &prompt);
+	gather_hash(b.gather, &b.manifest->models[0], &b.manifest->models[0].routes[0], &prompt);
 	writer_start(&b);
 
 	say((struct figure){many ? "ledger_chase_w1000_ns" : "ledger_chase_ns", NULL, chase, "ns",

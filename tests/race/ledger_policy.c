@@ -1,11 +1,11 @@
-/* tests/race/ledger_policy.c -- a policy process of the small world, as policy.c and evaluate.c
- * treat questions; see ledger_world.h. */
+/* tests/race/ledger_policy.c -- a policy process of the small world, as decisions.c and
+ * evaluate.c treat questions; see ledger_world.h. */
 #include "tests/race/ledger_world.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a policy process, as policy.c and evaluate.c treat questions ---- */
+/* ---- a policy process, as decisions.c and evaluate.c treat questions ---- */
 
 static void
 say(struct policy *p, uint32_t in, const struct note *n)
@@ -118,7 +118,7 @@ open_if_complete(struct policy *p)
 }
 
 static void
-held_take(struct policy *p, const struct view_ingress *from, uint32_t slot)
+take_held(struct policy *p, const struct view_ingress *from, uint32_t slot)
 {
 	unsigned kept = 0;
 
@@ -143,7 +143,7 @@ policy_hear(struct policy *p, uint32_t in)
 	if (n.id != MSG_ask && n.id != MSG_cancel)
 		return;                 /* probe */
 	waiting_take(&p->waiting, p->from[in], n.slot);
-	held_take(p, p->from[in], n.slot);
+	take_held(p, p->from[in], n.slot);
 	if (n.id == MSG_cancel) {
 		n.id = MSG_cancelled;
 		say(p, in, &n);
@@ -166,7 +166,7 @@ policy_forget(struct policy *p, uint32_t in)
 	if (!p->from[in])
 		return;
 	waiting_forget(&p->waiting, p->from[in]);
-	held_take(p, p->from[in], 0);
+	take_held(p, p->from[in], 0);
 	view_remove(&p->view, p->from[in]);
 	p->from[in] = NULL;
 	p->in[in].head = p->in[in].tail;

@@ -27,7 +27,7 @@
 #else
 #define RECORDS 60000
 #endif
-#define RING 16384u
+#define RING 32768u
 
 union record {
 	struct journal_record head;

@@ -187,6 +187,18 @@ ids_body(const char *model, uint32_t first, uint32_t n)
 	return body;
 }
 
+static inline enum evaluate_result
+ask_once(struct world *w, const struct msg_ask *ask, mono_ns asked_ns, bool tokens_failed,
+	 struct msg_answer *answer, struct token_key *key)
+{
+	const struct evaluate_asked how = {.asked_ns = asked_ns, .tokens_failed = tokens_failed};
+	struct evaluate_later later = {0};
+	enum evaluate_result r = evaluate_question(w->evaluate, w->from, ask, &how, answer, &later);
+
+	*key = later.key;
+	return r;
+}
+
 static inline struct msg_answer
 answer_to(struct world *w, const char *body)
 {
@@ -195,7 +207,7 @@ answer_to(struct world *w, const char *body)
 	struct token_key key;
 
 	cr_assert_eq(
-		evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
+		ask_once(w, &ask, clock_mono(), false, &answer, &key),
 		EVALUATE_ANSWER);
 	cr_assert_eq(answer.slot, ask.slot);
 	cr_assert_eq(answer.ask, 1);

@@ -289,7 +289,7 @@ Test(evaluate, a_retry_avoids_the_row_that_failed)
 	w.slots.slot[ask.slot].attempt = 1;
 	w.slots.slot[ask.slot].row = 3;
 	cr_assert_eq(
-		evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &answer, &key),
+		ask_once(&w, &ask, clock_mono(), false, &answer, &key),
 		EVALUATE_ANSWER);
 	for (unsigned i = 0; i < answer.n_candidates; i++)
 		cr_assert_neq(answer.candidates[i].row, 3);
@@ -307,26 +307,26 @@ Test(evaluate, a_question_that_is_not_current_is_not_answered)
 		       wrong;
 
 	wrong = ask, wrong.ask = 2;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &wrong, 0, false, &answer, &key),
 		     EVALUATE_STALE);
 	wrong = ask, wrong.slot_gen = 2;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &wrong, 0, false, &answer, &key),
 		     EVALUATE_STALE);
 	wrong = ask, wrong.slot = 0;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &wrong, 0, false, &answer, &key),
 		     EVALUATE_STALE);
 	wrong = ask, wrong.slot = 65;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &wrong, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &wrong, 0, false, &answer, &key),
 		     EVALUATE_STALE);
 	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_END, 0));
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &ask, 0, false, &answer, &key),
 		     EVALUATE_STALE);
 	cr_assert_eq(count_get(&w.process, COUNTER_questions_stale), 5);
 	cr_assert_eq(overlay_length(w.view.overlay), 0, "and has no number");
 	/* a body outside the arena is not read */
 	atomic_store(&w.slots.slot[ask.slot].word, slot_word(1, 1, SLOT_ASKED, 0));
 	w.slots.slot[ask.slot].body_off = 1ull << 50;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, 0, false, &answer, &key),
+	cr_assert_eq(ask_once(&w, &ask, 0, false, &answer, &key),
 		     EVALUATE_ANSWER);
 	cr_assert_eq(answer.status, 500);
 	end(&w);
@@ -573,7 +573,7 @@ expect_pinned(struct world *w, const struct msg_ask *ask, uint16_t row)
 	struct msg_answer a;
 	struct token_key key;
 
-	cr_assert_eq(evaluate_question(w->evaluate, w->from, ask, clock_mono(), false, &a, &key),
+	cr_assert_eq(ask_once(w, ask, clock_mono(), false, &a, &key),
 		     EVALUATE_ANSWER);
 	cr_assert_eq(a.verdict, VERDICT_CHOOSE, "%.*s", (int)a.text.len, a.text.p);
 	cr_assert_eq(a.n_candidates, 1, "nobody else is to be tried");
@@ -587,7 +587,7 @@ expect_refused(struct world *w, const struct msg_ask *ask, unsigned status, cons
 	struct msg_answer a;
 	struct token_key key;
 
-	cr_assert_eq(evaluate_question(w->evaluate, w->from, ask, clock_mono(), false, &a, &key),
+	cr_assert_eq(ask_once(w, ask, clock_mono(), false, &a, &key),
 		     EVALUATE_ANSWER);
 	cr_assert_eq(a.verdict, VERDICT_REJECT);
 	cr_assert_eq(a.status, status, "%.*s", (int)a.text.len, a.text.p);
@@ -642,11 +642,11 @@ Test(evaluate, a_response_that_nobody_keeps_is_a_404_that_names_it)
 			   "{\"model\":\"demo\",\"previous_response_id\":null}");
 	struct msg_answer a;
 	struct token_key key;
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &a, &key),
+	cr_assert_eq(ask_once(&w, &ask, clock_mono(), false, &a, &key),
 		     EVALUATE_ANSWER);
 	cr_assert(a.verdict == VERDICT_CHOOSE && a.n_candidates == 3 && a.rule.len == 0);
 	ask = put_question(&w, OPENAI_CHAT, bodies[0]);
-	cr_assert_eq(evaluate_question(w.evaluate, w.from, &ask, clock_mono(), false, &a, &key),
+	cr_assert_eq(ask_once(&w, &ask, clock_mono(), false, &a, &key),
 		     EVALUATE_ANSWER);
 	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
 	end(&w);

@@ -15,7 +15,7 @@ decided(struct world *w, const char *body, char *buf, size_t cap)
 	uint64_t position, lost = 0;
 
 	cr_assert_eq(
-		evaluate_question(w->evaluate, w->from, &ask, clock_mono(), false, &answer, &key),
+		ask_once(w, &ask, clock_mono(), false, &answer, &key),
 		EVALUATE_ANSWER);
 	position = answer.record - 1;
 	cr_assert_eq(journal_read(&w->process.journal, &position, buf, cap, &lost), 1);

@@ -76,7 +76,7 @@ ask(struct house *h, const struct msg_ask *ask, bool failed, struct msg_answer *
 {
 	struct token_key key;
 
-	return evaluate_question(h->w.evaluate, h->w.from, ask, clock_mono(), failed, ret, &key);
+	return ask_once(&h->w, ask, clock_mono(), failed, ret, &key);
 }
 
 static struct msg_answer

@@ -2,8 +2,10 @@
 #include "actors/common/decide/explain.h"
 
 #include <errno.h>
+#include <math.h>
 
 #include "actors/common/decide/choose.h"
+#include "actors/common/decide/rules.h"
 #include "actors/common/fields.h"
 #include "proto/messages.h"
 #include "shm/trust.h"
@@ -79,17 +81,69 @@ coefs_of(const float coef[COEF_IN_JOURNAL])
 	return o;
 }
 
+/* One record, taken apart. */
+struct decision {
+	const struct journal_record *head;
+	const struct journal_decision *d;
+	const struct journal_candidate *candidate;      /* head->n */
+	const struct journal_rule *rule;                /* d->n_rules */
+};
+
+static bool
+decision_read(const void *record, size_t len, struct decision *ret)
+{
+	const struct journal_record *head = record;
+	const struct journal_decision *d = (const struct journal_decision *)(head + 1);
+	const struct journal_candidate *c = (const struct journal_candidate *)(d + 1);
+
+	if (len < sizeof *head || head->kind != JOURNAL_DECISION || len < sizeof *head + sizeof *d)
+		return false;
+	*ret = (struct decision){
+		.head = head, .d = d, .candidate = c,
+		.rule = (const struct journal_rule *)(const void *)(c + head->n),
+	};
+	return len >= sizeof *head + sizeof *d + head->n * sizeof *c +
+			      d->n_rules * sizeof *ret->rule;
+}
+
+/* "pii-stays-local", or "rule 3" where its name is not in the record. */
 static json_t *
-candidate_of(const struct journal_candidate *c, const struct rows *rows)
+removal_of(const struct decision *r, uint16_t removed_by)
+{
+	char number[32];
+
+	if (removed_by == REMOVAL_NONE)
+		return json_null();
+	if (!removal_by_rule(removed_by))
+		return json_string(choose_removal_name(removed_by));
+	for (unsigned i = 0; i < r->d->n_rules; i++)
+		if (removal_rule(r->rule[i].policy, r->rule[i].rule) == removed_by)
+			return pm_json_text(r->rule[i].name, sizeof r->rule[i].name);
+	snprintf(number, sizeof number, "rule %u",
+		 (removed_by - REMOVAL_RULES) % REMOVAL_RULES_EACH + 1);
+	return json_string(number);
+}
+
+static json_t *
+known_real(float value)
+{
+	return isfinite(value) ? json_real((double)value) : json_null();
+}
+
+static json_t *
+candidate_of(const struct decision *r, const struct journal_candidate *c, const struct rows *rows)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "row", c->row == ROW_NONE ? json_null() : json_integer(c->row));
 	json_object_set_new(o, "worker", pm_json_member_then(rows, c->row, c->row_gen));
 	json_object_set_new(o, "row_gen", json_integer(c->row_gen));
-	json_object_set_new(o, "removed_by",
-			    c->removed_by ? json_string(choose_removal_name(c->removed_by))
-					  : json_null());
+	json_object_set_new(o, "removed_by", removal_of(r, c->removed_by));
+	json_object_set_new(o, "removed_by_rule", json_boolean(removal_by_rule(c->removed_by)));
+	json_object_set_new(o, "score", known_real(c->score));
+	json_object_set_new(o, "cost", known_real(c->cost));
+	json_object_set_new(o, "entry", json_integer(c->entry));
+	json_object_set_new(o, "split_place", json_integer(c->tier));
 	json_object_set_new(o, "cached_tokens", json_integer(c->cached));
 	json_object_set_new(o, "speculative_tokens", json_integer(c->speculative));
 	json_object_set_new(o, "pending_tokens", json_integer(c->pending));
@@ -111,16 +165,47 @@ candidate_of(const struct journal_candidate *c, const struct rows *rows)
 	return o;
 }
 
+/* What came of each rule, in the order they were run. */
+static json_t *
+rules_of(const struct decision *r)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < r->d->n_rules; i++) {
+		const struct journal_rule *rule = &r->rule[i];
+		const char *policy = rule->policy < r->d->n_from && rule->policy < JOURNAL_FROM ?
+			r->d->from[rule->policy] : r->d->policy;
+		json_t *o = json_object();
+
+		json_object_set_new(o, "policy", pm_json_text(policy, sizeof r->d->policy));
+		json_object_set_new(o, "name", pm_json_text(rule->name, sizeof rule->name));
+		json_object_set_new(o, "outcome", json_string(rules_outcome_name(rule->outcome)));
+		json_object_set_new(o, "removed", json_integer(rule->removed));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *
+from_of(const struct journal_decision *d)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < d->n_from && i < JOURNAL_FROM; i++)
+		json_array_append_new(list, pm_json_text(d->from[i], sizeof d->from[i]));
+	return list;
+}
+
 int
 explain_decision(const void *record, size_t len, const struct rows *rows, json_t **ret)
 {
-	const struct journal_record *head = record;
-	const struct journal_decision *d = (const struct journal_decision *)(head + 1);
-	const struct journal_candidate *c = (const struct journal_candidate *)(d + 1);
+	struct decision r;
 
-	if (len < sizeof *head || head->kind != JOURNAL_DECISION ||
-	    len < sizeof *head + sizeof *d + head->n * sizeof *c)
+	if (!decision_read(record, len, &r))
 		return -EBADMSG;
+	const struct journal_record *head = r.head;
+	const struct journal_decision *d = r.d;
+	const struct journal_candidate *c = r.candidate;
 	json_t *o = json_object(), *list = json_array();
 
 	if (!o || !list) {
@@ -141,7 +226,11 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	json_object_set_new(o, "model", pm_json_text(d->model, sizeof d->model));
 	json_object_set_new(o, "policy", pm_json_text(d->policy, sizeof d->policy));
 	json_object_set_new(o, "minimize", json_string(choose_objective_name(d->minimize)));
+	json_object_set_new(o, "fell_back_from", from_of(d));
 	json_object_set_new(o, "rule", pm_json_text_or_null(d->rule, sizeof d->rule));
+	json_object_set_new(o, "rules", rules_of(&r));
+	json_object_set_new(o, "tags", pm_json_text_or_null(d->tag_names, sizeof d->tag_names));
+	json_object_set_new(o, "lasting", json_boolean(d->lasting));
 	json_object_set_new(o, "status", pm_json_nonzero(d->status));
 	json_object_set_new(o, "chosen_row", chosen ? json_integer(d->chosen_row) : json_null());
 	json_object_set_new(o, "chosen_worker",
@@ -160,7 +249,7 @@ explain_decision(const void *record, size_t len, const struct rows *rows, json_t
 	json_object_set_new(o, "block_tokens", pm_json_nonzero(d->block_tokens));
 	json_object_set_new(o, "stages", stages_of(d->stage_ns));
 	for (unsigned i = 0; i < head->n; i++)
-		json_array_append_new(list, candidate_of(&c[i], rows));
+		json_array_append_new(list, candidate_of(&r, &c[i], rows));
 	json_object_set_new(o, "candidates", list);
 	*ret = o;
 	return 0;
@@ -196,6 +285,26 @@ print_note(FILE *to, const json_t *d)
 			strcmp(source, "tokenize") == 0 ? "; by the worker's /tokenize" : "");
 }
 
+/* One line a rule that had a say, and the tags by which. */
+static void
+print_rules(FILE *to, const json_t *d)
+{
+	const json_t *list = json_object_get(d, "rules"), *from;
+	size_t i;
+	json_t *o;
+
+	if (json_is_string(json_object_get(d, "tags")))
+		fprintf(to, "tags %s%s\n", pm_text_at(d, "tags", ""),
+			strchr(pm_text_at(d, "tags", ""), '?') ? " (?: unknown, taken for there)" :
+								"");
+	from = json_object_get(d, "fell_back_from");
+	json_array_foreach(from, i, o)
+		fprintf(to, "policy %s had nobody and fell back\n", json_string_value(o));
+	json_array_foreach(list, i, o)
+		fprintf(to, "rule %s: %s, %lld removed\n", pm_text_at(o, "name", "?"),
+			pm_text_at(o, "outcome", "?"), pm_integer_at(o, "removed"));
+}
+
 void
 explain_print(FILE *to, const json_t *d)
 {
@@ -209,6 +318,8 @@ explain_print(FILE *to, const json_t *d)
 	if (json_is_integer(json_object_get(d, "status")))
 		fprintf(to, " %lld by rule %s", pm_integer_at(d, "status"),
 			pm_text_at(d, "rule", "-"));
+	else if (strcmp(pm_text_at(d, "verdict", ""), "hold") == 0)
+		fprintf(to, " by rule %s", pm_text_at(d, "rule", "-"));
 	if (json_is_integer(json_object_get(d, "chosen_row")))
 		fprintf(to, " %s (row %lld)%s%s", pm_text_at(d, "chosen_worker", "?"),
 			pm_integer_at(d, "chosen_row"),
@@ -231,6 +342,7 @@ explain_print(FILE *to, const json_t *d)
 		json_real_value(json_object_get(stages, "hash_us")));
 	if (json_is_string(json_object_get(d, "token_note")))
 		print_note(to, d);
+	print_rules(to, d);
 	if (json_array_size(list) == 0)
 		return;
 	fprintf(to, "%-16s %8s %8s %8s %6s %6s %6s %6s %10s %10s  %s\n", "worker", "cached",

@@ -1,8 +1,8 @@
 /* arena.pml -- the bytes of a question stay until no process reads them.
  *
  * Stands for  actors/ingress/ask.c: send_question, cancel, ask_end, close_stream, end_reading,
- *             ask_gone, ask_all_again; request.c slot_free; actors/policy/policy.c: on_ask, decide,
- *             on_cancel, policy_on_drain; evaluate.c current_slot, evaluate_question;
+ *             ask_gone, ask_all_again; request.c slot_free; actors/policy: policy_on_ask, decide,
+ *             policy_on_cancel, policy_on_drain; evaluate.c current_slot, evaluate_question;
  *             tokensource.c (a thread of the policy process, which has its own copy of the text).
  * Scale       one slot and one region, used for NREQ requests one after the other; NP policy
  *             processes asked in turn (ACTIVATE, or the death of the one before).

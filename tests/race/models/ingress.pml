@@ -4,7 +4,7 @@
  *             seats.c: seat_fill, adopt, and unadopt when the successor is ready; reload.c
  *             acknowledged (one born after the switch began has no old stream);
  *             actors/ingress/ingress.c: adopt, open_listeners; ask.c ask_activate, heard_answer;
- *             actors/policy/policy.c: peer_segment, peer_remove; overlay.c overlay_stream_close.
+ *             actors/policy/peers.c: peers_segment, peer_remove; overlay.c overlay_stream_close.
  * Scale       ingress 0 lives; ingress 1 dies at any moment, ingress 2 is its successor (another
  *             incarnation, with a column of its own, on the same listener), or none comes up.  Policy process 0 is
  *             asked, then 1, of the next generation.  CONNS connections wait at each listener, each

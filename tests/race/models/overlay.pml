@@ -4,7 +4,7 @@
  * Stands for  actors/policy/gather.c gather_candidates: view_settle (watermarks: shm/cell.c
  *             column_applied, actors/policy/overlay.c overlay_settle), then per row view_load (each
  *             ingress's cell, then overlay_row); actors/policy/evaluate.c conclude (overlay_push
- *             gives the number) and policy.c say_answer: one thread, so all of it is one critical
+ *             gives the number) and decisions.c say_answer: one thread, so all of it is one critical
  *             section.  actors/ingress/ask.c heard_answer: in order, ops->apply writes the cell
  *             (ledger.c ledger_charge), then column_apply stores the watermark; a discarded answer
  *             stores the watermark only.

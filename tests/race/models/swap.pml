@@ -2,8 +2,8 @@
  * missed, no region freed under a reader.
  *
  * Stands for  actors/ingress/ask.c: send_question, heard_answer, end_reading, hold, cancel, ask_end,
- *             close_stream, ask_activate, ask_gone, ask_all_again; actors/policy/policy.c: on_ask,
- *             on_cancel, open_if_complete, on_timer, policy_on_drain; overlay.c overlay_push,
+ *             close_stream, ask_activate, ask_gone, ask_all_again; actors/policy: policy_on_ask,
+ *             policy_on_cancel, policy_open_if_complete, policy_on_open_late, policy_on_drain; overlay.c overlay_push,
  *             overlay_settle; actors/ingress/ledger.c ledger_charge, ledger_release; a supervisor
  *             after the rules of actors/supervisor/reload.h (its code itself: two_swaps.pml).
  * Scale       NI ingresses with one slot (and one region) each, NREQ requests each; three policy
