@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "actors/policy/policy.h"
+#include "actors/policy/tagging.h"
 
 #define OPEN_LATE_NS 100000000          /* without OPEN: so long after our first question */
 #define HELD_LOOK_NS 5000000            /* while any question is held: is there a worker now */
@@ -117,6 +118,7 @@ decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns ask
 	struct evaluate_asked how = {
 		.asked_ns = asked_ns,
 		.tokens_failed = tokens_failed,
+		.last = me->ending,
 		.held_until_ns = held ? held->until_ns : 0,
 		.full = !held && me->held.n >= HELD_MAX,
 	};
@@ -139,10 +141,13 @@ decide(struct policy *me, struct peer *p, const struct msg_ask *ask, mono_ns ask
 		break;
 	case EVALUATE_WAIT:
 		w.key = later.key;
+		w.tokens_failed = tokens_failed;
 		if (held)
 			w.held = *held;
 		pm_actor_used(me->actor, tokensource_socket(me->tokens));
 		policy_aside_used(me);
+		if (tagging_socket(evaluate_tagging(me->evaluate)))
+			pm_actor_used(me->actor, tagging_socket(evaluate_tagging(me->evaluate)));
 		PM_ASSERT(process_of(me), waiting_add(&me->waiting, &w) == 0);
 		break;
 	case EVALUATE_STALE:
@@ -164,7 +169,7 @@ decide_waiting(struct policy *me, bool for_tokens, const struct token_key *key, 
 		if (p && w.cancel)
 			say_cancelled(me, p, &w.ask);
 		else if (p)
-			decide(me, p, &w.ask, w.asked_ns, tokens_failed,
+			decide(me, p, &w.ask, w.asked_ns, tokens_failed || w.tokens_failed,
 			       w.held.from ? &w.held : NULL);
 	}
 }
@@ -296,6 +301,7 @@ policy_answer_all(struct policy *me)
 	struct waiting w;
 	struct held h;
 
+	me->ending = true;
 	decide_waiting(me, true, NULL, true);
 	while (held_any(&me->held, &h)) {
 		struct peer *p = peers_of(me, h.from);

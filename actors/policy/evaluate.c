@@ -37,17 +37,22 @@ evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *token
 	     struct process_segment *process, uint32_t policy_gen)
 {
 	struct evaluate *e = calloc(1, sizeof *e);
+	int r;
 
 	if (!e)
 		return -ENOMEM;
 	e->view = view;
 	e->process = process;
 	e->policy_gen = policy_gen;
-	if (gather_new(&e->gather, view) < 0 || tokens_new(&e->tokens, view, tokens, process) < 0 ||
-	    ruling_new(&e->ruling, view) < 0 || record_new(&e->record) < 0 ||
-	    who_new(&e->who, view->manifest) < 0) {
+	r = tagging_new(&e->tagging, view, process);
+	if (r == 0 && (gather_new(&e->gather, view) < 0 ||
+		       tokens_new(&e->tokens, view, tokens, process) < 0 ||
+		       ruling_new(&e->ruling, view) < 0 || record_new(&e->record) < 0 ||
+		       who_new(&e->who, view->manifest) < 0))
+		r = -ENOMEM;
+	if (r < 0) {
 		evaluate_free(&e);
-		return -ENOMEM;
+		return r;
 	}
 	look_at(e, view->manifest);
 	*ret = e;
@@ -64,6 +69,7 @@ evaluate_free(struct evaluate **ret)
 	who_free(&e->who);
 	record_free(&e->record);
 	ruling_free(&e->ruling);
+	tagging_free(&e->tagging);
 	tokens_free(&e->tokens);
 	gather_free(&e->gather);
 	free(e);
@@ -74,6 +80,12 @@ void
 evaluate_natively(struct evaluate *e, struct native *native, struct aside *aside)
 {
 	tokens_natively(e->tokens, native, aside);
+}
+
+struct tagging *
+evaluate_tagging(struct evaluate *e)
+{
+	return e->tagging;
 }
 
 int
@@ -251,11 +263,37 @@ find_tokens(struct evaluate *e, struct question *q, bool failed, mono_ns now,
 	return q->found.aside && !what_aside(e, q, ret_key) ? STEP_FOUND : STEP_WAIT;
 }
 
+static enum step
+find_tags(struct evaluate *e, struct question *q, bool last, mono_ns now, struct token_key *ret_key)
+{
+	const struct aside *aside = tokens_aside(e->tokens);
+	bool believed = q->slot->peer_flags & PEER_BELIEVED;
+	const struct http1_request *head = believed && tagging_reads_head(e->tagging) ?
+		question_head(e, q) : NULL;
+	const struct tagging_question about = {
+		.request = &q->facts,
+		.head = head ? &head->head : NULL,
+		.request_id = q->slot->request_id,
+		.believed = believed,
+		.form = q->form,
+		.body = q->text ? (struct slice){q->text, q->slot->body_len} :
+				  (struct slice){NULL, 0},
+		.read = q->job && q->job->tagged ? &q->job->tags : NULL,
+		.too_large = aside && !q->job && q->slot->body_len >= ASIDE_BYTES,
+		.last = last,
+		.now = now,
+	};
+
+	return tagging_find(e->tagging, &about, &q->facts.tags, &q->facts.tags_unknown, ret_key) ?
+		STEP_FOUND : STEP_WAIT;
+}
+
 /* All that is to be known of the request itself, room by room. */
 static enum step
-find_request(struct evaluate *e, struct question *q, bool failed, mono_ns now,
+find_request(struct evaluate *e, struct question *q, const struct evaluate_asked *how, mono_ns now,
 	     struct msg_answer *answer, struct token_key *ret_key)
 {
+	bool failed = how->tokens_failed;
 	enum step step = what_find(e, q, failed, answer);
 
 	if (step == STEP_WAIT)
@@ -266,10 +304,12 @@ find_request(struct evaluate *e, struct question *q, bool failed, mono_ns now,
 		return step;
 	q->stage_ns[STAGE_PARSED] = q->job ? q->job->read_ns : clock_mono();
 	step = find_tokens(e, q, failed, now, ret_key);
-	if (step == STEP_FOUND) {
+	if (step != STEP_FOUND)
+		return step;
+	rule_find(e, q);
+	step = find_tags(e, q, how->last, now, ret_key);
+	if (step == STEP_FOUND)
 		q->stage_ns[STAGE_TOKENIZED] = clock_mono();
-		rule_find(e, q);
-	}
 	return step;
 }
 
@@ -309,7 +349,7 @@ evaluate_question(struct evaluate *e, struct view_ingress *from, const struct ms
 	q.seed = q.slot->request_id * 0x9e3779b97f4a7c15ull + ask->ask;
 	until_ns = held ? how->held_until_ns : q.slot->hold_deadline_ns;
 	q.waited = how->full || (until_ns != 0 && until_ns <= began_ns);
-	step = find_request(e, &q, how->tokens_failed, began_ns, ret, &ret_later->key);
+	step = find_request(e, &q, how, began_ns, ret, &ret_later->key);
 	if (step == STEP_WAIT)
 		return EVALUATE_WAIT;
 	if (step == STEP_FOUND)

@@ -35,6 +35,7 @@ struct evaluate_asked {
 	bool tokens_failed;             /* do not wait for ids again */
 	mono_ns held_until_ns;          /* it is held here until then; 0: it is not */
 	bool full;                      /* no more may be held: as if its time were over */
+	bool last;                      /* do not wait for anything: unknown is what is not here */
 };
 
 struct evaluate_later {
@@ -44,14 +45,16 @@ struct evaluate_later {
 };
 
 struct evaluate;
+struct tagging;
 
 int evaluate_new(struct evaluate **ret, struct view *view, struct tokensource *tokens,
 		 struct process_segment *process, uint32_t policy_gen);
-	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0,
-	 * -ENOMEM. */
+	/* All borrowed; tokens may be NULL: text is then decided without its prefix.  0, -ENOMEM,
+	 * -EINVAL: a tag's pattern is none. */
 void evaluate_free(struct evaluate **ret);
 void evaluate_natively(struct evaluate *e, struct native *native, struct aside *aside);
 	/* Make token ids here, large bodies beside the loop; borrowed.  aside NULL: all in it. */
+struct tagging *evaluate_tagging(struct evaluate *e);   /* its own; never NULL */
 int evaluate_documents(struct evaluate *e, const struct manifest *manifest);
 	/* Decide by these from now on, with other members; between decisions.  0; -ENOMEM: by those
 	 * before. */

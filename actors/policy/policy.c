@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "actors/policy/policy.h"
+#include "actors/policy/tagging.h"
 
 #define TICK_MS 50u                     /* scrapes are seen within this: view.h VIEW_SIGHT_NS */
 
@@ -102,6 +103,17 @@ on_tokens(struct pm_actor *actor, void *arg)
 		}
 		policy_decide_waiting(me, &key, why != NULL);
 	}
+}
+
+static void
+on_classified(struct pm_actor *actor, void *arg)
+{
+	struct policy *me = arg;
+	struct token_key key;
+
+	(void)actor;
+	while (tagging_collect(evaluate_tagging(me->evaluate), clock_mono(), &key))
+		policy_decide_waiting(me, &key, false);
 }
 
 static void
@@ -209,9 +221,22 @@ open_models(struct policy *me)
 		if (native_why(me->native, i))
 			log_warn("tokens set=%s: not made here: %s", m->sets[i].name,
 				 native_why(me->native, i));
-	if (r == 0)
-		r = aside_new(&me->aside, me->native, view_ingress_free);
 	return r < 0 ? pm_open_failed(me->actor, "models", r) : 0;
+}
+
+/* What reads large bodies, where anybody wants more of them than their view. */
+static int
+open_aside(struct policy *me)
+{
+	struct tagging *tagging = evaluate_tagging(me->evaluate);
+	int r;
+
+	if (!me->native && !tagging_reads_texts(tagging))
+		return 0;
+	r = aside_new(&me->aside, me->native, view_ingress_free);
+	if (r == 0 && tagging_reads_texts(tagging))
+		r = aside_tagging(me->aside, tagging_tags(tagging));
+	return r < 0 ? pm_open_failed(me->actor, "threads for large bodies", r) : 0;
 }
 
 static void
@@ -229,10 +254,13 @@ policy_close(void **priv)
 		pm_actor_unwatch_socket(me->actor, tokensource_socket(me->tokens));
 		tokensource_free(&me->tokens);
 	}
-	evaluate_free(&me->evaluate);
 	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
 		pm_actor_unwatch_socket(me->actor, aside_socket(me->aside, i));
-	aside_free(&me->aside);
+	aside_free(&me->aside);         /* its threads read by the evaluator's tags */
+	if (me->evaluate && tagging_socket(evaluate_tagging(me->evaluate)))
+		pm_actor_unwatch_socket(me->actor,
+					tagging_socket(evaluate_tagging(me->evaluate)));
+	evaluate_free(&me->evaluate);
 	native_free(&me->native);
 	if (me->view.manifest)
 		view_close(&me->view);
@@ -289,7 +317,13 @@ policy_open(struct pm_actor *actor, void **ret)
 	r = evaluate_self_test(me->evaluate, &why);
 	if (r < 0)
 		return pm_open_failed(me->actor, why, r);
+	r = open_aside(me);
+	if (r < 0)
+		return r;
 	evaluate_natively(me->evaluate, me->native, me->aside);
+	if (tagging_socket(evaluate_tagging(me->evaluate)))
+		pm_actor_watch_socket(actor, tagging_socket(evaluate_tagging(me->evaluate)),
+				      on_classified, me);
 	for (unsigned i = 0; me->aside && i < ASIDE_THREADS; i++)
 		pm_actor_watch_socket(actor, aside_socket(me->aside, i), on_aside, me);
 	pm_actor_watch_socket(actor, tokensource_socket(me->tokens), on_tokens, me);

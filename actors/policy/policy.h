@@ -34,7 +34,7 @@ struct policy {
 	struct view view;                       /* owned */
 	struct tokensource *tokens;             /* owned */
 	struct native *native;                  /* owned; NULL: no set has a tokenizer */
-	struct aside *aside;                    /* owned; likewise */
+	struct aside *aside;                    /* owned; NULL: bodies are read in the loop */
 	struct evaluate *evaluate;              /* owned */
 	struct peer **peer;                     /* owned */
 	unsigned n_peers, cap_peers;
@@ -46,6 +46,7 @@ struct policy {
 	bool timed;                             /* the timer runs or ran */
 	bool opened;                            /* OPEN came */
 	bool deciding;
+	bool ending;                            /* nothing is waited for any more */
 	char *frame;                            /* owned; MESSAGE_MAX, for what we say */
 };
 

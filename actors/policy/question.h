@@ -14,6 +14,7 @@
 #include "actors/policy/evaluate.h"
 #include "actors/policy/record.h"
 #include "actors/policy/ruling.h"
+#include "actors/policy/tagging.h"
 #include "actors/policy/who.h"
 #include "proto/http1.h"
 #include "proto/openai.h"
@@ -26,6 +27,7 @@ struct evaluate {
 	struct view *view;              /* borrowed */
 	struct tokens *tokens;          /* owned */
 	struct process_segment *process;/* borrowed */
+	struct tagging *tagging;        /* owned */
 	struct gather *gather;          /* owned */
 	struct ruling *ruling;          /* owned */
 	struct record *record;          /* owned */

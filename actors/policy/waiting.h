@@ -18,6 +18,7 @@ struct waiting {
 	mono_ns asked_ns;
 	bool for_tokens;                        /* false: for leave to decide */
 	bool cancel;                            /* no question: `cancelled` is owed */
+	bool tokens_failed;                     /* it waits for something else, and not for ids */
 	struct token_key key;                   /* for_tokens: of the ids that are being fetched */
 	struct held held;                       /* it is held, and its ids went; .from NULL: not */
 };

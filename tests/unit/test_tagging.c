@@ -74,6 +74,47 @@ ask(struct scene *s, const char *body, const char *class, bool believed, struct 
 	cr_assert(tagging_find(s->tagging, &a->q, &a->tags, &a->unknown, &key));
 }
 
+Test(tagging, a_request_whose_text_has_the_tag_goes_where_the_rule_lets_it)
+{
+	struct world w;
+	struct msg_answer a;
+
+	begin(&w, documents);
+	a = answer_to(&w, "{\"model\":\"demo\",\"prompt\":\"hello\"}");
+	cr_assert_eq(a.n_candidates, 2);
+	a = answer_to(&w, "{\"model\":\"demo\",\"prompt\":\"hello a@b.com\"}");
+	cr_assert_eq(a.n_candidates, 1);
+	cr_assert_eq(a.candidates[0].row, 2, "the member of near");
+	end(&w);
+}
+
+Test(tagging, what_cannot_be_read_is_taken_for_tagged)
+{
+	struct world w;
+	struct msg_answer a;
+
+	begin(&w, documents);
+	a = answer_to(&w, ids_body("demo", 1000, 100));
+	cr_assert_eq(a.n_candidates, 1);
+	cr_assert_eq(a.candidates[0].row, 2);
+	cr_assert_eq(atomic_load(&w.process.counter[COUNTER_tags_unknown]), 1);
+	end(&w);
+}
+
+Test(tagging, a_request_that_only_a_removed_worker_could_take_is_refused_by_the_rules_name)
+{
+	struct world w;
+	struct msg_answer a;
+
+	begin(&w, documents);
+	atomic_store(&w.rows.row[2].intent, INTENT_DRAIN);
+	a = answer_to(&w, "{\"model\":\"demo\",\"prompt\":\"hello\"}");
+	cr_assert_eq(a.verdict, VERDICT_CHOOSE);
+	a = answer_to(&w, "{\"model\":\"demo\",\"prompt\":\"4111 1111 1111 1111\"}");
+	cr_assert_eq(a.verdict, VERDICT_REJECT);
+	end(&w);
+}
+
 Test(tagging, a_header_gives_its_tag_only_where_a_trusted_peer_sent_it)
 {
 	struct asked a;
