@@ -286,6 +286,11 @@ spec:
     def stat(self):
         return json.loads(self.ctl("stat", "--output", "json").stdout)
 
+    def counter(self, name):
+        """Of all processes, as the metrics page has it."""
+        page = request(self.admin, "GET", "/metrics")[1]
+        return sum(int(l.split()[-1]) for l in page.splitlines() if l.startswith(f"pointsman_{name}{{"))
+
     def pids(self, role, state=None):
         return [p["pid"] for p in self.stat()["processes"]
                 if p["role"] == role and p["pid"] and p["state"] != "gone" and (state is None or p["state"] == state)]
