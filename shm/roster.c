@@ -71,6 +71,14 @@ roster_state_name(unsigned state)
 }
 
 const char *
+roster_came_name(unsigned came)
+{
+	static const char *const names[] = {"-", "start", "reload", "rollback", "probation"};
+
+	return came < sizeof names / sizeof *names ? names[came] : "unknown";
+}
+
+const char *
 source_state_name(unsigned state)
 {
 	static const char *const names[] = {"empty", "pending", "ok", "failing"};

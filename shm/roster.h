@@ -12,9 +12,11 @@
 #pragma once
 #include "shm/segment.h"
 
-#define ROSTER_LAYOUT   2u
+#define ROSTER_LAYOUT   3u
 #define ROSTER_MAX      64u
 #define ROSTER_SOURCES  64u             /* shown; there may be more */
+#define ROSTER_PASTS    10u             /* documents that can be gone back to */
+#define ROSTER_WHY_MAX  96u             /* bytes with the 0: why the operator froze */
 
 enum roster_state { ROSTER_EMPTY = 0, ROSTER_STARTING, ROSTER_READY, ROSTER_ACTIVE, ROSTER_STANDBY,
 	ROSTER_DRAINING, ROSTER_GONE };
@@ -47,6 +49,20 @@ struct roster_source {
 };
 _Static_assert(sizeof(struct roster_source) == 512, "roster_source");
 
+/* Documents that came into force, newest first.  why: how they came. */
+enum roster_came { CAME_START = 1, CAME_RELOAD, CAME_ROLLBACK, CAME_PROBATION };
+
+struct roster_past {
+	uint32_t generation;                    /* 0: none */
+	uint32_t revision;                      /* of found members, while it was in force */
+	uint64_t config_hash;                   /* likewise: of the last decisions by it */
+	wall_ns since;
+	uint16_t came;                          /* enum roster_came */
+	uint16_t failed;                        /* 1: left in probation, its processes died */
+	uint32_t of;                            /* ROLLBACK, PROBATION: whose documents they are */
+};
+_Static_assert(sizeof(struct roster_past) == 32, "roster_past");
+
 struct roster_header {
 	_Atomic uint64_t version;
 	_Atomic uint32_t generation;            /* serving; 0: none yet */
@@ -58,7 +74,10 @@ struct roster_header {
 	char last_error[512]; /* file:line:column: text of the last refused reload */
 	uint32_t revision;                      /* of the members that were found */
 	uint32_t pad0;
-	uint64_t pad[57];
+	_Atomic uint64_t frozen;                /* wall ns since when reloads are refused; 0 not */
+	char frozen_why[ROSTER_WHY_MAX];
+	struct roster_past past[ROSTER_PASTS];
+	uint64_t pad[4];
 };
 _Static_assert(sizeof(struct roster_header) == 1024, "roster_header");
 
@@ -74,3 +93,4 @@ int roster_attach(struct roster *ret, int fd);                          /* read-
 void roster_detach(struct roster *roster);
 const char *roster_state_name(unsigned state);
 const char *source_state_name(unsigned state);
+const char *roster_came_name(unsigned came);

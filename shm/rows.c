@@ -199,6 +199,8 @@ row_state(const struct row *row, const struct row_reading *reading)
 	default:
 		return ROW_ABSENT;
 	}
+	if (row_disabled(row))
+		return ROW_DISABLED;
 	if (atomic_load_explicit(&row->health_since_ns, memory_order_relaxed) < row->since_ns)
 		return ROW_UNPROVEN;    /* the last owner's health */
 	switch (reading->health) {
@@ -216,8 +218,8 @@ row_state(const struct row *row, const struct row_reading *reading)
 const char *
 row_state_name(enum row_state state)
 {
-	static const char *const names[] = {"absent",  "draining", "down",
-					    "suspect", "unproven", "up"};
+	static const char *const names[ROW_STATES] = {"absent", "draining", "down", "suspect",
+						      "unproven", "up", "disabled"};
 
 	return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }

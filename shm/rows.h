@@ -34,7 +34,7 @@
 #include "shm/latch.h"
 #include "shm/segment.h"
 
-#define ROWS_LAYOUT     6u
+#define ROWS_LAYOUT     7u
 #define ROWS_DEFAULT    1024u           /* capacity; a row id fits 16 bits, 0 is a valid row */
 #define ROW_NONE        0xffffu
 #define ROW_NAME_MAX    64u             /* bytes with the 0 */
@@ -138,7 +138,9 @@ struct row {
 	uint32_t ranks; /* ranks that share the URL; > 1: send the rank header */
 	uint64_t since_ns;                      /* mono; of this row_gen */
 	_Atomic uint32_t name_gen;              /* first row_gen of this uid; 0: not told */
-	uint32_t pad0[7];
+	_Atomic uint32_t disabled; /* 1: the operator lets nothing be sent there; whoever sends
+				    * looks here last, right before */
+	uint32_t pad0[6];
 	/* lines 1 - 2: M */
 	_Atomic uint64_t reading_word;
 	_Atomic uint32_t reading[2 * ROW_READING_WORDS];
@@ -265,12 +267,19 @@ row_reading_same_life(const struct row_reading *r)
 	return (r->known & KNOWN_ENGINE_START) || row_reading_start(r) == 0;
 }
 
+static inline bool
+row_disabled(const struct row *row)
+{
+	return atomic_load_explicit(&row->disabled, memory_order_acquire) != 0;
+}
+
 bool row_believed(const struct row *row, const struct row_reading *reading);
 	/* Is what the index says of it said of the engine that answers now?  False while that is
 	 * not known, and until K has acted on another start than it knew. */
 
 /* What all of it amounts to; the one place where it is derived. */
-enum row_state { ROW_ABSENT = 0, ROW_DRAINING, ROW_DOWN, ROW_SUSPECT, ROW_UNPROVEN, ROW_UP };
+enum row_state { ROW_ABSENT = 0, ROW_DRAINING, ROW_DOWN, ROW_SUSPECT, ROW_UNPROVEN, ROW_UP,
+	ROW_DISABLED, ROW_STATES };
 enum row_state row_state(const struct row *row, const struct row_reading *reading);
 	/* UNPROVEN: never answered a health probe yet (what was answered before since_ns was the
 	 * last owner's); may be tried when nothing better is there. */

@@ -81,6 +81,7 @@ reply_ready(const struct http *http, struct MHD_Connection *c)
 			    memory_order_acquire) : 0));
 	json_object_set_new(o, "why_not", why);
 	json_object_set_new(o, "blocked_tenants", pm_show_blocked(http->view));
+	json_object_set_new(o, "orders", pm_show_orders(http->view));
 	body = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
 	return body ? reply(c, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,

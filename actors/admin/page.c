@@ -131,6 +131,10 @@ roster(FILE *to, const struct pm_view *view)
 	page_head(to, "config_info", "gauge",
 		  "always 1; the hash of the documents in force as a label");
 	fprintf(to, "pointsman_config_info{hash=\"%016" PRIx64 "\"} 1\n", h->config_hash);
+	page_head(to, "frozen", "gauge",
+		  "1: the operator has frozen the policies, reloads are refused");
+	fprintf(to, "pointsman_frozen %d\n",
+		atomic_load_explicit(&h->frozen, memory_order_relaxed) != 0);
 	page_head(to, "last_reload_ok", "gauge", "0: the newest reload was refused");
 	fprintf(to, "pointsman_last_reload_ok %u\n", atomic_load_explicit(&h->last_reload_ok,
 									  memory_order_relaxed));
@@ -397,8 +401,8 @@ worker_states(FILE *to, const struct pm_view *view, mono_ns now)
 			if (!pm_view_worker(view, (uint16_t)i, now, &w))
 				continue;
 			if (k == 0)
-				state_lines(to, &w, names[k], state_name, ROW_DRAINING, ROW_UP,
-					    w.state);
+				state_lines(to, &w, names[k], state_name, ROW_DRAINING,
+					    ROW_DISABLED, w.state);
 			else if (k == 1 && !w.provider)
 				state_lines(to, &w, names[k], cache_state_name, CACHE_NONE,
 					    CACHE_APPROXIMATE, w.cache_state);

@@ -122,6 +122,60 @@ index_of(const struct pm_view *view, mono_ns now)
 }
 
 json_t *
+pm_show_orders(const struct pm_view *view)
+{
+	const struct roster_header *head = view->roster.head;
+	uint64_t frozen = head ? atomic_load_explicit(&head->frozen, memory_order_acquire) : 0;
+	char last[ROW_NAME_MAX] = "";
+	json_t *list = json_array();
+
+	if (frozen) {
+		json_t *since = pm_json_wall(frozen, 3), *why = pm_json_text(head->frozen_why,
+								       sizeof head->frozen_why);
+
+		json_array_append_new(list, json_sprintf("policies are frozen since %s (%s): "
+			"reloads are refused", json_string_value(since),
+			json_is_string(why) ? json_string_value(why) : "-"));
+		json_decref(since);
+		json_decref(why);
+	}
+	for (unsigned i = 0; i < pm_view_rows(view); i++) {
+		struct pm_view_worker w;
+
+		if (!pm_view_worker(view, (uint16_t)i, clock_mono(), &w) ||
+		    w.state != ROW_DISABLED || strcmp(w.set, last) == 0)
+			continue;               /* a provider's rows are neighbours */
+		snprintf(last, sizeof last, "%s", w.set);
+		json_array_append_new(list, json_sprintf("provider %s is disabled", w.set));
+	}
+	return list;
+}
+
+static json_t *
+generations_of(const struct roster_header *head)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < ROSTER_PASTS; i++) {
+		const struct roster_past p = head->past[i];
+		json_t *o;
+
+		if (!p.generation)
+			break;
+		o = json_object();
+		json_object_set_new(o, "generation", json_integer(p.generation));
+		json_object_set_new(o, "revision", json_integer(p.revision));
+		json_object_set_new(o, "config_hash", pm_json_hex(p.config_hash));
+		json_object_set_new(o, "since", pm_json_wall(p.since, 3));
+		json_object_set_new(o, "by", json_string(roster_came_name(p.came)));
+		json_object_set_new(o, "of", pm_json_integer_if(p.of != 0, p.of));
+		json_object_set_new(o, "failed", json_boolean(p.failed));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+json_t *
 pm_show_stat(const struct pm_view *view)
 {
 	json_t *o = json_object(), *list = json_array();
@@ -161,7 +215,9 @@ pm_show_stat(const struct pm_view *view)
 				    pm_json_text(head->last_error, sizeof head->last_error));
 		json_object_set_new(o, "born", pm_json_wall(head->born, 3));
 		json_object_set_new(o, "committed", pm_json_wall(head->committed, 3));
+		json_object_set_new(o, "generations", generations_of(head));
 	}
+	json_object_set_new(o, "orders", pm_show_orders(view));
 	json_object_set_new(o, "workers_count", json_integer(workers[0]));
 	json_object_set_new(o, "workers_up", json_integer(up[0]));
 	json_object_set_new(o, "providers_count", json_integer(workers[1]));

@@ -19,9 +19,10 @@ const char *pm_show_reload_name(unsigned state);        /* enum reload_state */
 
 json_t *pm_show_stat(const struct pm_view *view);
 	/* {"generation", "config_hash", "revision", "reload", "draining", "last_reload_ok",
-	 * "last_error", "born", "committed", "workers_count", "workers_up", "providers_count",
-	 * "providers_up" (each of a provider's models is one), "requests": {..},
-	 * "index": {..}, "processes": [..]} */
+	 * "last_error", "born", "committed", "generations": [{"generation", "revision",
+	 * "config_hash", "since", "by", "of", "failed"}, ..], "orders": [..], "workers_count",
+	 * "workers_up", "providers_count", "providers_up" (each of a provider's models is one),
+	 * "requests": {..}, "index": {..}, "processes": [..]} */
 json_t *pm_show_segments(const struct pm_view *view);
 	/* {"sum": {..}, "segments": [..]}: the sums are over those of live processes. */
 json_t *pm_show_workers(const struct pm_view *view);
@@ -55,4 +56,6 @@ json_t *pm_show_peer(const uint8_t addr[16], unsigned port, unsigned flags);
 
 /* Is it fit to take requests?  The reasons why not, in words, in ret_why (an array, empty when
  * fit). */
+json_t *pm_show_orders(const struct pm_view *view);
+	/* What the operator ordered until it is taken back, a text each: frozen, disabled. */
 bool pm_show_ready(const struct pm_view *view, json_t **ret_why);

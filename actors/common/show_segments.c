@@ -97,7 +97,7 @@ segment_of(const struct pm_view *view, const struct segment *seg, enum process_r
 static json_t *
 rows_fill(const struct pm_view *view)
 {
-	unsigned count[ROW_UP + 1] = {0}, n = pm_view_rows(view);
+	unsigned count[ROW_STATES] = {0}, n = pm_view_rows(view);
 	json_t *o = json_object(), *states = json_object();
 
 	for (unsigned i = 0; i < n; i++) {
@@ -106,7 +106,7 @@ rows_fill(const struct pm_view *view)
 		row_reading_read(&view->rows.row[i], &reading);
 		count[row_state(&view->rows.row[i], &reading)]++;
 	}
-	for (unsigned s = ROW_ABSENT; s <= ROW_UP; s++)
+	for (unsigned s = ROW_ABSENT; s < ROW_STATES; s++)
 		json_object_set_new(states, row_state_name((enum row_state)s),
 				    json_integer(count[s]));
 	put(o, "capacity", view->rows.capacity);

@@ -48,6 +48,13 @@ say_state(struct why_say *s)
 			      .since_ns = w->health_since_ns,
 			      .trouble = w->state != ROW_UP && w->state != ROW_DRAINING};
 
+	if (w->state == ROW_DISABLED) {
+		fact.reason = "operator";
+		fact.since_ns = 0;
+		why_add(s, &fact, "nothing is sent there until pointsctl provider enable %s",
+			w->set);
+		return;
+	}
 	if (w->state == ROW_DRAINING) {
 		fact.reason = "removed";
 		fact.since_ns = 0;

@@ -42,7 +42,8 @@ seek(struct request *r, unsigned from, const struct upstream *not_this, bool unr
 		intent = atomic_load_explicit(&in->rows.row[c->row].intent, memory_order_acquire);
 		if (atomic_load_explicit(&in->rows.row[c->row].row_gen, memory_order_acquire) !=
 			    c->row_gen ||
-		    (intent != INTENT_SERVE && intent != INTENT_DRAIN))
+		    (intent != INTENT_SERVE && intent != INTENT_DRAIN) ||
+		    row_disabled(&in->rows.row[c->row]))
 			continue;
 		to = upstream_of_row(&in->upstreams, c->row);
 		if (!to || (unreached ? upstream_same_place(to, not_this)
@@ -163,6 +164,19 @@ retry_elsewhere(struct request *r, bool unreached)
 	return true;
 }
 
+/* The operator has closed it since it was chosen: nothing was sent, and this is no failure. */
+static void
+closed_meanwhile(struct request *r)
+{
+	if (ask_list_valid(&r->in->ask, r->policy_gen) &&
+	    seek(r, r->candidate + 1, r->to, false)) {
+		drop_conn(r);
+		go(r);
+		return;
+	}
+	ask_again(r);
+}
+
 static void
 turned(struct request *r, enum cell_turn how)
 {
@@ -217,6 +231,11 @@ send_request(struct request *r)
 	ssize_t len;
 	int pieces;
 
+	if (row_disabled(&in->rows.row[c->row])) {      /* what the connection waited for may have
+							 * taken long */
+		closed_meanwhile(r);
+		return;
+	}
 	free(r->head);
 	r->head = malloc(cap);
 	pieces = relay_body_pieces(c, bytes + r->head_len, r->body_len, iov + 1, 15, &to.body_len);

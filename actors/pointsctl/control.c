@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -134,6 +135,7 @@ print_reloaded(const struct options *o, const struct msg_reloaded *m)
 
 		json_object_set_new(said, "ok", json_boolean(m->ok));
 		json_object_set_new(said, "dry_run", json_boolean(o->dry_run));
+		json_object_set_new(said, "rollback", json_boolean(o->rollback));
 		json_object_set_new(said, "generation", json_integer(m->generation));
 		json_object_set_new(said, "text", text ? text : json_string("?"));
 		print_json(said);
@@ -146,6 +148,9 @@ print_reloaded(const struct options *o, const struct msg_reloaded *m)
 		if (!o->dry_run)
 			printf("generation %u is in force; every ingress has acknowledged\n",
 			       m->generation);
+		if (!o->dry_run && o->rollback)
+			puts("the files are as they were: mend them before the next reload loads "
+			     "them, or freeze (pointsctl policy freeze)");
 	}
 }
 
@@ -179,6 +184,53 @@ control_say(const struct options *o, enum msg_id id, const void *msg)
 }
 
 int
+command_policy(const struct options *o)
+{
+	bool freeze = strcmp(o->args[0], "freeze") == 0;
+	struct msg_policy_freeze m = {.frozen = freeze};
+
+	if ((!freeze && strcmp(o->args[0], "thaw") != 0) || (!freeze && o->n_args > 1)) {
+		complain("policy %s: freeze [REASON] (one argument: quote it) or thaw", o->args[0]);
+		return EXIT_USAGE;
+	}
+	if (o->n_args > 1)
+		m.why = slice_str(o->args[1]);
+	return control_say(o, MSG_policy_freeze, &m);
+}
+
+int
+command_provider(const struct options *o)
+{
+	bool disable = strcmp(o->args[0], "disable") == 0;
+	struct msg_provider_disable m = {.name = slice_str(o->args[1]), .disabled = disable};
+
+	if (!disable && strcmp(o->args[0], "enable") != 0) {
+		complain("provider %s: disable NAME or enable NAME", o->args[0]);
+		return EXIT_USAGE;
+	}
+	return control_say(o, MSG_provider_disable, &m);
+}
+
+/* false: no number of a generation. */
+static bool
+rollback_to(const struct options *o, struct msg_reload *ret)
+{
+	char *end;
+	unsigned long to;
+
+	ret->back = o->rollback;
+	if (o->n_args == 0)
+		return true;
+	errno = 0;
+	to = strtoul(o->args[0], &end, 10);
+	if (!o->rollback || errno || *end || end == o->args[0] || o->args[0][0] == '-' || to == 0 ||
+	    to > UINT32_MAX)
+		return false;
+	ret->to = (uint32_t)to;
+	return true;
+}
+
+int
 command_reload(const struct options *o)
 {
 	mono_ns deadline = clock_mono() + RELOAD_MS * 1000000ull;
@@ -186,8 +238,14 @@ command_reload(const struct options *o)
 	char buf[FRAME_MAX];
 	const char *why;
 	struct msg m;
-	int sock = control_connect(o->run_dir, &why), fd, r;
+	int sock, fd, r;
 
+	if (!rollback_to(o, &reload)) {
+		complain("reload %s: --rollback takes the number of a generation, as pointsctl "
+			 "generations lists it; nothing else takes anything", o->args[0]);
+		return EXIT_USAGE;
+	}
+	sock = control_connect(o->run_dir, &why);
 	if (sock < 0) {
 		complain("%s: %s", o->run_dir, why);
 		return 1;

@@ -28,6 +28,8 @@ print_stat(const json_t *s)
 	       json_is_true(json_object_get(s, "draining")) ? ", draining" : "");
 	if (pm_text_at(s, "last_error", NULL))
 		printf("last reload refused: %s\n", pm_text_at(s, "last_error", ""));
+	json_array_foreach(json_object_get(s, "orders"), i, p)
+		printf("ordered: %s\n", json_string_value(p));
 	printf("workers  %lld of %lld up\n", pm_integer_at(s, "workers_up"),
 	       pm_integer_at(s, "workers_count"));
 	if (pm_integer_at(s, "providers_count") > 0)
@@ -65,6 +67,40 @@ command_stat(const struct options *o)
 	if (o->segments)
 		return print_result(o, ask(o, "segments", NULL), print_segments);
 	return print_result(o, ask(o, "stat", NULL), print_stat);
+}
+
+static void
+print_generations(const json_t *s)
+{
+	struct table *t = table_new(">GENERATION CONFIG >REVISION IN-FORCE-SINCE BY");
+	json_t *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(s, "generations"), i, p) {
+		const char *failed = json_is_true(json_object_get(p, "failed")) ?
+					     ", thrown out" : "";
+
+		table_fields(t, p, "generation config_hash revision since");
+		if (pm_integer_at(p, "of") > 0)
+			table_cell(t, "%s to %lld%s", pm_text_at(p, "by", "-"),
+				   pm_integer_at(p, "of"), failed);
+		else
+			table_cell(t, "%s%s", pm_text_at(p, "by", "-"), failed);
+	}
+	table_print(stdout, t);
+	table_free(&t);
+}
+
+int
+command_generations(const struct options *o)
+{
+	json_t *stat = ask(o, "stat", NULL), *list;
+
+	if (!o->json || !stat)
+		return print_result(o, stat, print_generations);
+	list = json_incref(json_object_get(stat, "generations"));
+	json_decref(stat);
+	return print_result(o, list, NULL);
 }
 
 /* ---- workers ---- */

@@ -26,6 +26,7 @@ enum {
 	OPTION_INDEX = 256, OPTION_SEED = 512, OPTION_WHY = 1024, OPTION_WORKER = 2048,
 	OPTION_DECODE = 4096, OPTION_RENDER = 8192, OPTION_JSONL = 16384, OPTION_BLOCKS = 32768,
 	OPTION_MODEL = 65536, OPTION_SPECIAL = 131072, OPTION_VERIFY = 262144,
+	OPTION_ROLLBACK = 524288,
 };
 
 /* Options without a letter. */
@@ -33,7 +34,7 @@ enum {
 	LONG_SLOTS = 1000, LONG_HASH, LONG_AUDIT, LONG_TOKENS, LONG_MODEL, LONG_ADAPTER, LONG_SALT,
 	LONG_WORKER, LONG_BLOCK_TOKENS, LONG_SEED, LONG_WHY, LONG_ENGINE, LONG_RANKS,
 	LONG_TEMPLATE, LONG_CONTEXT, LONG_JSONL, LONG_NOW, LONG_ROUTE, LONG_SPECIAL,
-	LONG_TRANSFORMERS, LONG_URL, LONG_SERVED_MODEL, LONG_API_KEY_FROM,
+	LONG_ROLLBACK, LONG_TRANSFORMERS, LONG_URL, LONG_SERVED_MODEL, LONG_API_KEY_FROM,
 };
 
 struct command {
@@ -52,8 +53,18 @@ static const struct command commands[] = {
 	 command_schema},
 	{"schema", "table KIND...", "its fields, as etc/README.md has them", 0, 0, 0, NULL},
 	{"reload", "[--dry-run]",
-	 "load the configuration anew; back when every ingress works by it",
-	 OPTION_OUTPUT | OPTION_DRY_RUN, 0, 0, command_reload},
+	 "load the configuration anew; back when every ingress works by it; --dry-run: only say "
+	 "what would be another", OPTION_OUTPUT | OPTION_DRY_RUN | OPTION_ROLLBACK, 0, 1,
+	 command_reload},
+	{"reload", "--rollback [GENERATION] [--dry-run]",
+	 "go back to documents that were in force: the last that differ, or those of that "
+	 "generation", 0, 0, 0, NULL},
+	{"generations", "", "the documents that were in force last, newest first: when, by what",
+	 OPTION_OUTPUT, 0, 0, command_generations},
+	{"policy", "freeze [REASON] | thaw",
+	 "refuse SIGHUP and reload, at once, until thaw", 0, 1, 2, command_policy},
+	{"provider", "disable NAME | enable NAME",
+	 "send nothing there, at once and over reloads, until enable", 0, 2, 2, command_provider},
 	{"stat", "[--segments]",
 	 "generation, processes, totals; or every shared segment and its fill",
 	 OPTION_OUTPUT | OPTION_SEGMENTS, 0, 0, command_stat},
@@ -247,6 +258,7 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 	static const struct option names[] = {
 		{"run", required_argument, NULL, 'r'}, {"output", required_argument, NULL, 'o'},
 		{"dry-run", no_argument, NULL, 'd'}, {"follow", no_argument, NULL, 'f'},
+		{"rollback", no_argument, NULL, LONG_ROLLBACK},
 		{"segments", no_argument, NULL, 'S'},
 		{"slots", no_argument, NULL, LONG_SLOTS},
 		{"hash", no_argument, NULL, LONG_HASH},
@@ -293,6 +305,10 @@ options_parse(struct options *o, int argc, char **argv, unsigned *given)
 		case 'd':
 			o->dry_run = true;
 			*given |= OPTION_DRY_RUN;
+			break;
+		case LONG_ROLLBACK:
+			o->rollback = true;
+			*given |= OPTION_ROLLBACK;
 			break;
 		case 'f':
 			o->follow = true;

@@ -19,6 +19,7 @@ struct options {
 	const char *run_dir;
 	bool json;                              /* --output json */
 	bool help;                              /* what the subcommand takes, and no more */
+	bool rollback;                          /* of reload */
 	bool dry_run, follow, segments, why;
 	bool slots, hash, audit;                /* of index */
 	const char *tokens, *model, *adapter, *salt, *worker;   /* of index, hash; NULL not given */
@@ -43,6 +44,9 @@ int command_tenants(const struct options *o);
 int command_tenant(const struct options *o);
 int command_schema(const struct options *o);
 int command_reload(const struct options *o);
+int command_generations(const struct options *o);
+int command_policy(const struct options *o);
+int command_provider(const struct options *o);
 int command_stat(const struct options *o);
 int command_workers(const struct options *o);
 int command_index(const struct options *o);

@@ -338,7 +338,8 @@ fill_handicaps(struct gather *g)
 	float best = 0;
 
 	for (uint32_t i = 0; i < g->n; i++)
-		if (g->candidate[i].state >= ROW_SUSPECT && g->candidate[i].slow > best)
+		if (g->candidate[i].state >= ROW_SUSPECT &&
+		    g->candidate[i].state != ROW_DISABLED && g->candidate[i].slow > best)
 			best = g->candidate[i].slow;
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct gather_candidate *c = &g->candidate[i];

@@ -66,7 +66,7 @@ find_pin(struct evaluate *e, struct question *q, struct slice id, struct msg_ans
 	row_reading_read(row, &reading);
 	enum row_state state = row_state(row, &reading);
 
-	if (state == ROW_DRAINING || state == ROW_DOWN) {
+	if (state == ROW_DRAINING || state == ROW_DOWN || state == ROW_DISABLED) {
 		bool down = state == ROW_DOWN;
 
 		question_refuse(e, answer, 503,

@@ -127,22 +127,23 @@ attach(struct supervisor *s, struct control_client *client)
 }
 
 static void
-reload_wanted(struct supervisor *s, struct control_client *client, bool dry_run)
+reload_wanted(struct supervisor *s, struct control_client *client, const struct msg_reload *wish)
 {
 	struct msg_reloaded m = {.generation = s->reload.serving};
 	char text[TEXT_MAX];
 
-	if (dry_run) {
-		m.ok = generation_check(s, text, sizeof text) == 0;
+	if (wish->dry_run) {
+		m.ok = generation_check(s, wish->back != 0, wish->to, text, sizeof text) == 0;
 	} else if (s->draining) {
 		snprintf(text, sizeof text, "the supervisor is ending");
 	} else if (s->reload.serving == 0) {
 		snprintf(text, sizeof text, "the first generation is not in force yet");
 	} else {
 		client->waits = 2;      /* becomes 1 when that load begins */
-		log_info("reload: asked for by a control client");
-		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
-		return;
+		log_info("%s: asked for by a control client", wish->back ? "rollback" : "reload");
+		if (generation_want(s, wish->back != 0, wish->to, text, sizeof text))
+			return;
+		client->waits = 0;
 	}
 	m.text = slice_str(text);
 	control_send(s, client, MSG_reloaded, &m, -1);
@@ -173,6 +174,20 @@ tenant_block(struct supervisor *s, struct control_client *client,
 	control_send(s, client, MSG_said, &said, -1);
 }
 
+static void
+ordered(struct supervisor *s, struct control_client *client, const struct msg *m)
+{
+	char text[TEXT_MAX] = "";
+	struct msg_said said = {
+		.ok = m->id == MSG_policy_freeze ?
+			      orders_freeze(s, &m->u.policy_freeze, text, sizeof text) :
+			      orders_disable(s, &m->u.provider_disable, text, sizeof text),
+	};
+
+	said.text = slice_str(text);
+	control_send(s, client, MSG_said, &said, -1);
+}
+
 void
 control_read(struct supervisor *s, struct control_client *client)
 {
@@ -194,9 +209,11 @@ control_read(struct supervisor *s, struct control_client *client)
 			return;
 		}
 		if (m.id == MSG_reload)
-			reload_wanted(s, client, m.u.reload.dry_run != 0);
+			reload_wanted(s, client, &m.u.reload);
 		else if (m.id == MSG_tenant_block)
 			tenant_block(s, client, &m.u.tenant_block);
+		else if (m.id == MSG_policy_freeze || m.id == MSG_provider_disable)
+			ordered(s, client, &m);
 		else if (m.id == MSG_attach)
 			attach(s, client);
 		else
@@ -223,6 +240,18 @@ control_reloaded(struct supervisor *s, bool ok, uint32_t generation, const char 
 		s->client[i].waits = 0;
 		control_send(s, &s->client[i], MSG_reloaded, &m, -1);
 	}
+}
+
+void
+control_stopped(struct supervisor *s, const char *text)
+{
+	struct msg_reloaded m = {.generation = s->reload.serving, .text = slice_str(text)};
+
+	for (unsigned i = 0; i < CONTROL_CLIENTS; i++)
+		if (s->client[i].fd >= 0 && s->client[i].waits == 2) {
+			s->client[i].waits = 0;
+			control_send(s, &s->client[i], MSG_reloaded, &m, -1);
+		}
 }
 
 void

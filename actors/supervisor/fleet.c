@@ -180,6 +180,9 @@ row_fill(struct supervisor *s, uint16_t id, const struct manifest *manifest,
 			memory_order_relaxed);
 	row->uid = member->uid;
 	row->kind = member_set(manifest, member) ? ROW_WORKER : ROW_PROVIDER;
+	atomic_store_explicit(&row->disabled,
+			      row->kind == ROW_PROVIDER && orders_disabled(s, text.set),
+			      memory_order_release);
 	row->rank = member->rank;
 	row->block_tokens = block_tokens_of(manifest, member);
 	row->ranks = ranks_of(manifest, member);
@@ -292,6 +295,19 @@ fleet_amend(struct supervisor *s, const struct manifest *manifest)
 	}
 	if (any)
 		changed(s);
+}
+
+void
+fleet_disable(struct supervisor *s, const char *provider, bool disabled)
+{
+	uint32_t count = rows_count(&s->rows);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (s->rows.row[i].kind == ROW_PROVIDER &&
+		    strncmp(s->rows.text[i].set, provider, ROW_NAME_MAX) == 0)
+			atomic_store_explicit(&s->rows.row[i].disabled, disabled,
+					      memory_order_release);
+	changed(s);
 }
 
 static bool

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "actors/common/background.h"
-#include "actors/common/decide/member.h"
+#include "actors/common/decide/difference.h"
 
 #define MS 1000000ull
 #define POLICY_DRAIN_NS (9000 * MS)     /* reload.c kills after 10 s */
@@ -84,13 +84,15 @@ errors_text(const struct yaml_errors *errs, char *buf, size_t cap)
 		snprintf(buf + n, cap - n, "\n%zu more", errs->dropped);
 }
 
-/* Documents, and the files that they name.  Warnings stay in text where all is well. */
+/* Documents - those of the past, or NULL: what the paths hold now - and the files that they name.
+ * Warnings stay in text where all is well. */
 static int
-files_load(struct supervisor *s, struct manifest **ret, struct secret_files **ret_files, char *text,
-	   size_t cap)
+files_load(struct supervisor *s, const struct past *past, struct manifest **ret,
+	   struct secret_files **ret_files, char *text, size_t cap)
 {
 	struct yaml_errors errs = {0}, warnings = {0};
-	int r = manifest_load_paths(s->options.paths, s->options.n_paths, ret, &errs);
+	int r = past ? manifest_load_snapshot(past->documents, past->len, ret, &errs) :
+		       manifest_load_paths(s->options.paths, s->options.n_paths, ret, &errs);
 
 	if (r == 0) {
 		r = secrets_read(*ret, ret_files, &errs, &warnings);
@@ -224,11 +226,17 @@ load_finish(struct supervisor *s, struct reload_event *ret)
 	struct manifest *manifest = s->loading.manifest;
 	struct secret_files *files = s->loading.files;
 	char text[4096] = "";
-	uint32_t generation = s->last_generation + 1;
+	uint32_t generation = s->last_generation + 1, of = s->loading.of;
 	int r;
 
 	*ret = (struct reload_event){.type = RELOAD_NOT_LOADED};
 	s->loading = (struct loading){.manifest = NULL};
+	if (s->reload.serving != 0 && orders_frozen(s, text, sizeof text)) {
+		manifest_free(&manifest);       /* frozen while its models were made */
+		secrets_files_free(&files);
+		refused(s, generation, text);
+		return;
+	}
 	r = members_take(s, &manifest);
 	for (unsigned i = 0; i < CONFIGS_MAX && !c && r == 0; i++)
 		if (!s->config[i].generation)
@@ -238,6 +246,7 @@ load_finish(struct supervisor *s, struct reload_event *ret)
 	if (r == 0) {
 		c->generation = generation;
 		c->manifest = manifest;
+		c->of = of;
 		r = secrets_share(s, c, files);
 		if (r == 0)
 			r = models_share(s, c);
@@ -280,16 +289,22 @@ load_finish(struct supervisor *s, struct reload_event *ret)
 static bool
 do_load(struct supervisor *s, struct reload_event *ret)
 {
+	const struct past *past = NULL;
 	char text[4096] = "";
-	uint32_t generation = s->last_generation + 1;
-	int r;
+	uint32_t generation = s->last_generation + 1, of = 0;
+	int r = 0;
 
 	*ret = (struct reload_event){.type = RELOAD_NOT_LOADED};
 	s->last_failed[0] = 0;
 	control_reloading(s);
 	configs_sweep(s);
 	pm_background(0, true);         /* reading and checking need not be felt by requests */
-	r = files_load(s, &s->loading.manifest, &s->loading.files, text, sizeof text);
+	if (s->back && !(past = past_find(s, s->back_to, &of, text, sizeof text)))
+		r = -ENOENT;
+	s->back = false;
+	if (r == 0)
+		r = files_load(s, past, &s->loading.manifest, &s->loading.files, text, sizeof text);
+	s->loading.of = of;
 	pm_background(0, false);
 	if (r < 0) {
 		s->loading = (struct loading){.manifest = NULL};
@@ -346,6 +361,9 @@ do_serving(struct supervisor *s, uint32_t generation, uint32_t old)
 
 	log_info("generation: %u -> %u, every ingress has acknowledged", old, generation);
 	in_force(s, generation, old == 0);
+	if (is)
+		past_note(s, is, old == 0 ? CAME_START : is->of ? CAME_ROLLBACK : CAME_RELOAD,
+			  is->of);
 	atomic_store_explicit(&s->roster.head->last_reload_ok, 1, memory_order_release);
 	s->roster.head->last_error[0] = 0;
 	count_add(&s->process, COUNTER_reloads, 1);
@@ -388,6 +406,7 @@ do_refuse(struct supervisor *s, const struct reload_action *a)
 static void
 do_rolled_back(struct supervisor *s, uint32_t generation)
 {
+	const struct config *c = generation_config(s, generation);
 	char text[700];
 
 	snprintf(text, sizeof text,
@@ -395,6 +414,8 @@ do_rolled_back(struct supervisor *s, uint32_t generation)
 		 generation, s->last_failed[0] ? ": " : "", s->last_failed);
 	log_error("generation: -> %u, %s", generation, text);
 	in_force(s, generation, false);
+	if (c)
+		past_note(s, c, CAME_PROBATION, generation);
 	snprintf(s->roster.head->last_error, sizeof s->roster.head->last_error, "%.511s",
 		 text);
 	atomic_store_explicit(&s->roster.head->last_reload_ok, 0, memory_order_release);
@@ -534,50 +555,55 @@ generation_event(struct supervisor *s, const struct reload_event *event)
 	generation_policy_roster(s);
 }
 
-/* ---- dry run ---- */
-
-static bool
-has_member(const struct manifest *m, uint64_t uid)
+bool
+generation_want(struct supervisor *s, bool back, uint32_t to, char *text, size_t cap)
 {
-	for (uint32_t i = 0; i < m->n_members; i++)
-		if (m->members[i].uid == uid)
-			return true;
-	return false;
+	uint32_t generation;
+
+	if (orders_frozen(s, text, cap)) {
+		refused(s, s->last_generation + 1, text);
+		return false;
+	}
+	if (back && !past_find(s, to, &generation, text, cap))
+		return false;
+	if (s->reload.pending && (s->back != back || s->back_to != to)) {
+		snprintf(text, cap, "another reload waits for its turn already: ask again when it "
+			 "is over");
+		return false;
+	}
+	s->back = back;
+	s->back_to = to;
+	generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+	return true;
 }
 
-static size_t
-member_lines(const struct manifest *from, const struct manifest *to, const char *sign, char *buf,
-	     size_t cap, size_t n)
+void
+generation_stop(struct supervisor *s)
 {
-	for (uint32_t i = 0; i < from->n_members && n < cap; i++)
-		if (!has_member(to, from->members[i].uid))
-			n += (size_t)snprintf(buf + n, cap - n, "%s member %s/%s rank %u\n", sign,
-					      member_group(from, &from->members[i]),
-					      from->members[i].name, from->members[i].rank);
-	return n < cap ? n : cap;
-}
+	char text[512];
 
-static size_t
-model_lines(const struct manifest *from, const struct manifest *to, const char *sign, char *buf,
-	    size_t cap, size_t n)
-{
-	for (uint32_t i = 0; i < from->n_models && n < cap; i++)
-		if (!manifest_find_model(to, from->models[i].name, strlen(from->models[i].name)))
-			n += (size_t)snprintf(buf + n, cap - n, "%s model %s\n", sign,
-					      from->models[i].name);
-	return n < cap ? n : cap;
+	if (!orders_frozen(s, text, sizeof text))
+		return;
+	control_stopped(s, text);
+	s->back = false;
+	generation_event(s, &(struct reload_event){.type = RELOAD_STOP});
 }
 
 int
-generation_check(struct supervisor *s, char *buf, size_t cap)
+generation_check(struct supervisor *s, bool back, uint32_t to, char *buf, size_t cap)
 {
 	const struct config *shown = generation_shown(s);
-	char warnings[4096];
-	struct manifest *is = NULL;
 	struct secret_files *files = NULL;
-	size_t n = 0;
-	int r = files_load(s, &is, &files, buf, cap);
+	const struct past *past = NULL;
+	struct manifest *is = NULL;
+	char warnings[4096];
+	uint32_t of;
+	size_t n;
+	int r;
 
+	if (back && !(past = past_find(s, to, &of, buf, cap)))
+		return -ENOENT;
+	r = files_load(s, past, &is, &files, buf, cap);
 	if (r < 0)
 		return r;
 	secrets_files_free(&files);
@@ -587,18 +613,13 @@ generation_check(struct supervisor *s, char *buf, size_t cap)
 	}
 	buf[0] = 0;
 	r = members_known(s, &is);
-	if (r == 0 && shown && manifest_same_base(shown->manifest, is)) {
-		snprintf(buf, cap, "nothing changed\n");
-	} else if (shown) {
-		n = member_lines(shown->manifest, is, "-", buf, cap, n);
-		n = member_lines(is, shown->manifest, "+", buf, cap, n);
-		n = model_lines(shown->manifest, is, "-", buf, cap, n);
-		n = model_lines(is, shown->manifest, "+", buf, cap, n);
+	if (r == 0 && shown) {
+		n = difference(shown->manifest, is, buf, cap);
 		if (n + 1 < cap)
 			restart_text(shown->manifest, is, buf + n, cap - n);
-		if (!buf[0])
-			snprintf(buf, cap, "same members and models; other settings changed\n");
 	}
+	if (r < 0)
+		snprintf(buf, cap, "cannot take the members that were found: %s", strerror(-r));
 	manifest_free(&is);
 	return r;
 }

@@ -118,6 +118,7 @@ tell(struct supervisor *s, const struct config *c, unsigned come, unsigned gone)
 		return;
 	s->roster.head->config_hash = manifest_hash(c->manifest);
 	s->roster.head->revision = c->manifest->revision;
+	past_revised(s, c);
 	generation_note(s, c->generation, true, text);
 }
 

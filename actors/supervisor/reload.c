@@ -629,6 +629,11 @@ apply(struct reload *m, mono_ns now, const struct reload_event *event, struct re
 		if (p && alive(p))
 			kill_policy(p, "left a hole in its answers to an ingress", ret);
 		break;
+	case RELOAD_STOP:
+		m->pending = false;
+		if (m->state == RELOAD_LOADING && m->next != 0)
+			refuse(m, now, "policies were frozen before it was in force", ret);
+		break;
 	case RELOAD_TICK:
 		break;
 	}

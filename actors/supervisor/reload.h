@@ -24,6 +24,8 @@
  *    process has ended: on few cores each start beside a switch is felt by requests.
  *  7 Rollback only when a second asked process of the new generation died while switching or in
  *    probation.
+ *  8 STOP ends what waits and what loads.  A switch that has begun goes on: some of the ingresses
+ *    ask by the new generation already.
  *
  * Incarnations are given here: every process of a run takes the next one.
  * Threads    one.  Cost: microseconds; runs at births, deaths, reloads and a tick.
@@ -56,6 +58,7 @@ enum reload_event_type {
 	RELOAD_REACHABLE,       /* ingress, policy */
 	RELOAD_ACTIVE,          /* ingress, policy */
 	RELOAD_HOLE,            /* policy: skipped a number */
+	RELOAD_STOP,            /* nothing new comes into force: what waits or loads does not */
 	RELOAD_TICK,
 };
 

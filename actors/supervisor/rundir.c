@@ -4,6 +4,7 @@
  * <run>/pids   boot id, then `pid start-ticks role index incarnation` per child: children survive
  *              the supervisor by design, and its successor ends exactly these before it binds.
  * <run>/hash-seed  of the index; stays (common/seed.h).
+ * <run>/orders     what the operator ordered in an emergency; stays (orders.c).
  * <run>/<role>/        for each role that binds sockets, the role's own: only it can make a name
  *              there, only its group (rights.h: who is to reach it) can enter.
  * <run>/models/        what was made of models' folders (models.c); stays.

@@ -388,6 +388,8 @@ supervisor_open(struct supervisor *s, const char **why)
 	if (r == 0 && (r = segments_open(s, manifest, seed)) < 0)
 		*why = "cannot make shared memory";
 	if (r == 0)
+		r = orders_open(s, why);
+	if (r == 0)
 		r = listeners_open(s, manifest, why);
 	if (r == 0)
 		r = control_open(s, why);
@@ -422,6 +424,7 @@ supervisor_close(struct supervisor *s)
 	listeners_close(s);
 	models_close(s);
 	generation_close(s);
+	past_close(s);
 	discovery_free(&s->discovery);
 	for (unsigned i = s->n_shares; i-- > 0;)
 		close(s->share[i].ro_fd);
@@ -440,6 +443,18 @@ supervisor_close(struct supervisor *s)
 }
 
 /* ---- the loop ---- */
+
+/* Another load than the one that waits has its turn after that. */
+static void
+on_hup(struct supervisor *s)
+{
+	char text[512];
+
+	if (s->reload.pending && s->back)
+		s->hup_due_ns = clock_mono() + HUP_SETTLE_NS;
+	else
+		generation_want(s, false, 0, text, sizeof text);
+}
 
 static void
 on_signals(struct supervisor *s)
@@ -559,7 +574,7 @@ turn(struct supervisor *s)
 		generation_models(s);
 	if (s->hup_due_ns && now >= s->hup_due_ns) {
 		s->hup_due_ns = 0;
-		generation_event(s, &(struct reload_event){.type = RELOAD_WANTED});
+		on_hup(s);
 	}
 	generation_event(s, &(struct reload_event){.type = RELOAD_TICK});
 	children_tick(s, now);

@@ -4,7 +4,7 @@
  * the worker table), shares (who holds which segment), children (birth, watch, death), seats (who
  * is to be there, SIGUSR2), reload (pure state machine), generation (performs its actions), members
  * (what is found becomes rows and documents), discovery (where it is found), models (folders become
- * segments, beside), control (pointsctl),
+ * segments, beside), past (documents to go back to), orders (freeze, disable), control (pointsctl),
  * ending (drain), supervisor (life, loop).
  *
  * Ownership  everything hangs on struct supervisor; supervisor.c opens and closes it.
@@ -33,6 +33,7 @@
 #define CHILDREN_MAX    128u
 #define CONTROL_CLIENTS 16u
 #define SHARES_MAX      1024u
+#define ORDERS_MAX      64u             /* providers disabled at once */
 #define CONFIGS_MAX     8u              /* generations whose snapshot is still needed */
 
 /* A segment some process may be given.  Both descriptors are made before anybody else holds one. */
@@ -105,6 +106,7 @@ struct config {                         /* one generation's documents */
 	struct segment seg;
 	struct segment secrets, trust, probes;  /* fd -1: it names no files */
 	struct model_file **model;              /* owned list, borrowed models; by set */
+	uint32_t of;                            /* a rollback: whose documents; 0: files' */
 };
 
 struct models {                         /* models.c */
@@ -123,6 +125,19 @@ struct models {                         /* models.c */
 struct loading {                        /* generation.c: documents that wait for their models */
 	struct manifest *manifest;              /* owned; NULL: none */
 	struct secret_files *files;             /* owned */
+	uint32_t of;                            /* a rollback: whose documents; 0: files' */
+};
+
+struct past {                           /* past.c; the roster shows what it is, at its place */
+	void *documents;                        /* owned snapshot; NULL: none */
+	size_t len;
+};
+
+struct orders {                         /* orders.c */
+	wall_ns frozen;                         /* since when; 0: not */
+	char why[ROSTER_WHY_MAX];
+	char disabled[ORDERS_MAX][MANIFEST_NAME_MAX + 1];
+	unsigned n_disabled;
 };
 
 struct options {
@@ -147,6 +162,10 @@ struct supervisor {
 	struct reload reload;
 	struct config config[CONFIGS_MAX];
 	uint32_t last_generation;
+	bool back;                              /* the load to come is a rollback */
+	uint32_t back_to;                       /* to that generation's documents; 0: past_find() */
+	struct past past[ROSTER_PASTS];         /* newest first */
+	struct orders orders;
 	struct rows rows;
 	struct segment index;
 	struct roster roster;
@@ -213,6 +232,28 @@ void fleet_amend(struct supervisor *s, const struct manifest *manifest);
 bool fleet_tick(struct supervisor *s, mono_ns now);
 	/* Drained rows that nobody uses, or that have drained for timeouts.drain, are removed.
 	 * true: some still drain. */
+
+void fleet_disable(struct supervisor *s, const char *provider, bool disabled);
+	/* Its rows say so from now on; new ones get it from orders_disabled(). */
+
+/* past.c: the last documents that were in force. */
+void past_note(struct supervisor *s, const struct config *c, enum roster_came came, uint32_t of);
+	/* It is in force from now on. */
+void past_revised(struct supervisor *s, const struct config *c);
+	/* Other members were found for it. */
+const struct past *past_find(const struct supervisor *s, uint32_t to, uint32_t *ret_generation,
+			     char *text, size_t cap);
+	/* to 0: the newest that differ from those in force and were not thrown out in probation.
+	 * NULL: none, and text says so. */
+void past_close(struct supervisor *s);
+
+/* orders.c: what the operator ordered in an emergency.  text: for people, whatever came of it. */
+int orders_open(struct supervisor *s, const char **why);        /* what a predecessor was told */
+bool orders_frozen(const struct supervisor *s, char *buf, size_t cap);  /* true: buf says why */
+bool orders_disabled(const struct supervisor *s, const char *provider);
+bool orders_freeze(struct supervisor *s, const struct msg_policy_freeze *m, char *text, size_t cap);
+bool orders_disable(struct supervisor *s, const struct msg_provider_disable *m, char *text,
+		    size_t cap);
 
 /* members.c: members that are found (discovery.h). */
 int members_take(struct supervisor *s, struct manifest **io);
@@ -329,8 +370,14 @@ void generation_models(struct supervisor *s);   /* those that a load waited for 
 struct config *generation_config(struct supervisor *s, uint32_t generation);    /* NULL: none */
 struct config *generation_shown(struct supervisor *s);
 	/* The one everybody but policy processes works by: in force, at first the one to come. */
-int generation_check(struct supervisor *s, char *buf, size_t cap);
-	/* Dry run: 0 and what would change, or -EINVAL and the errors, in buf. */
+bool generation_want(struct supervisor *s, bool back, uint32_t to, char *text, size_t cap);
+	/* Load the files, or documents of the past.  False: refused, text says why, and so do log
+	 * and journal where it is because of a freeze. */
+void generation_stop(struct supervisor *s);
+	/* Whatever waits to be loaded, or loads, is refused: policies were frozen.  A switch that
+	 * has begun goes on. */
+int generation_check(struct supervisor *s, bool back, uint32_t to, char *buf, size_t cap);
+	/* Dry run of such a load: 0 and what would change, or -errno and the errors, in buf. */
 void generation_policy_roster(struct supervisor *s);    /* active, standby: as it is now */
 void generation_note(struct supervisor *s, uint32_t generation, bool ok, const char *text);
 	/* Into the journal: which config_hash is in force from now on. */
@@ -343,6 +390,8 @@ void control_read(struct supervisor *s, struct control_client *client);
 void control_reloading(struct supervisor *s);
 	/* A load begins: who asked waits for this one. */
 void control_reloaded(struct supervisor *s, bool ok, uint32_t generation, const char *text);
+void control_stopped(struct supervisor *s, const char *text);
+	/* Who waits for a load that has not begun is told that there will be none. */
 void control_send(struct supervisor *s, struct control_client *client, enum msg_id id,
 		  const void *msg, int fd);
 void control_broadcast(struct supervisor *s, enum msg_id id, const void *msg);

@@ -575,6 +575,39 @@ Test(reload, generation_that_refuses_leaves_the_old_one)
 	cr_assert_eq(w.m.want, active);
 }
 
+Test(reload, a_stop_ends_what_loads_and_what_waits)
+{
+	static struct world w;
+	uint32_t active;
+
+	up(&w, 1);
+	active = w.m.want;
+	say(&w, (struct reload_event){.type = RELOAD_WANTED});
+	load_answer(&w);
+	say(&w, (struct reload_event){.type = RELOAD_WANTED});
+	say(&w, (struct reload_event){.type = RELOAD_STOP});
+	cr_assert_eq(w.refused, 1);
+	settle(&w);
+	cr_assert_eq(w.loads, 2, "the second wish was not served");
+	cr_assert_eq(w.serving, 1);
+	cr_assert_eq(w.m.want, active);
+}
+
+Test(reload, a_stop_does_not_end_a_switch_that_has_begun)
+{
+	static struct world w;
+
+	up(&w, 1);
+	say(&w, (struct reload_event){.type = RELOAD_WANTED});
+	for (unsigned i = 0; i < 20000 && w.m.state != RELOAD_SWITCHING; i++)
+		step(&w, true);
+	cr_assert_eq(w.m.state, RELOAD_SWITCHING);
+	say(&w, (struct reload_event){.type = RELOAD_STOP});
+	cr_assert_eq(w.refused, 0);
+	settle(&w);
+	cr_assert_eq(w.serving, 2);
+}
+
 Test(reload, ingress_that_never_acknowledges_is_killed_before_the_others_wait_long)
 {
 	static struct world w;

@@ -10,6 +10,7 @@ choose_removal_name(unsigned removal)
 		[REMOVAL_NONE] = "-", [REMOVAL_ABSENT] = "absent", [REMOVAL_DRAINING] = "draining",
 		[REMOVAL_DOWN] = "down", [REMOVAL_UNPROVEN] = "unproven",
 		[REMOVAL_FAILED] = "failed-attempt", [REMOVAL_PINNED] = "pinned-elsewhere",
+		[REMOVAL_DISABLED] = "disabled",
 	};
 
 	if (removal_by_rule(removal))
@@ -112,6 +113,8 @@ removal_of(const struct choose_candidate *c)
 		return REMOVAL_DRAINING;
 	case ROW_DOWN:
 		return REMOVAL_DOWN;
+	case ROW_DISABLED:
+		return REMOVAL_DISABLED;
 	default:
 		return REMOVAL_NONE;
 	}

@@ -49,6 +49,7 @@ enum removal {
 	REMOVAL_UNPROVEN,               /* never answered a probe, and somebody else has */
 	REMOVAL_FAILED,                 /* the attempt before this question failed there */
 	REMOVAL_PINNED,                 /* the request is about what another worker keeps */
+	REMOVAL_DISABLED,               /* by the operator (pointsctl provider disable) */
 	REMOVALS,
 	REMOVAL_RULES = 16,             /* and above: removal_rule() */
 };

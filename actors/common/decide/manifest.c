@@ -287,11 +287,10 @@ text_take(struct manifest_loader *l, const char *file, const void *text, size_t 
 		root_take(l, docs, docs->roots[i]);
 }
 
-/* Walk the frames; false: not a snapshot. */
-static bool
-snapshot_walk(struct manifest_loader *l, const uint8_t *p, size_t len)
+bool
+manifest_docs_read(struct manifest_loader *l, const void *bytes, size_t len)
 {
-	const uint8_t *start = p, *end = p + len;
+	const uint8_t *p = bytes, *start = p, *end = p + len;
 	uint32_t files;
 
 	if (len < SNAPSHOT_HEAD || memcmp(p, snapshot_magic, sizeof(snapshot_magic)) != 0)
@@ -346,8 +345,8 @@ arrays_make(struct manifest_loader *l)
 	return m->sets && m->pools && m->policies && m->providers && m->tenants && m->tags;
 }
 
-static void
-loader_free(struct manifest_loader *l)
+void
+manifest_docs_free(struct manifest_loader *l)
 {
 	for (size_t i = 0; i < l->n_files; i++)
 		yaml_docs_free(&l->files[i]);
@@ -372,7 +371,7 @@ manifest_snapshot_load(uint8_t *bytes, size_t len, const struct manifest_amendme
 	l.m->snapshot = bytes;
 	l.m->snapshot_len = len;
 	l.m->hash = XXH3_64bits(bytes, len);
-	if (!snapshot_walk(&l, bytes, len)) {
+	if (!manifest_docs_read(&l, bytes, len)) {
 		l.bad = true;
 		yaml_errors_add(errs, "snapshot", 0, 0, "is no configuration snapshot");
 	}
@@ -401,7 +400,7 @@ manifest_snapshot_load(uint8_t *bytes, size_t len, const struct manifest_amendme
 	}
 	if (amendment && !l.oom && !l.bad)
 		manifest_found_write(&l, amendment);
-	loader_free(&l);
+	manifest_docs_free(&l);
 	if (!l.oom)
 		r = l.bad ? -EINVAL : 0;
 	if (r < 0)

@@ -82,6 +82,11 @@ struct manifest_loader {
 		yaml_errors_add((l)->errs, file, (node)->line, (node)->column, __VA_ARGS__);       \
 	} while (0)
 
+bool manifest_docs_read(struct manifest_loader *, const void *bytes, size_t len);
+	/* A snapshot's documents, as trees, into the list.  False: it is none; oom, bad and partial
+	 * are as they say. */
+void manifest_docs_free(struct manifest_loader *);
+	/* All but m and errs. */
 void manifest_defaults(const char *kind, const char *list, void *base);
 	/* Write the defaults of the kind's fields into base: those that are not in any list (""),
 	 * or those of an item of that list ("spec.rules[]"). */
