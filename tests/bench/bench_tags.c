@@ -48,7 +48,11 @@ prose(const char *path)
 
 		text[i] = (unsigned char)c < 0x80 ? c : '-';
 	}
-	return body_of(json_pack("[o]", part(text, TEXT_BYTES)));
+
+	json_t *parts = json_pack("[o]", part(text, TEXT_BYTES));
+
+	free(text);
+	return body_of(parts);
 }
 
 /* Each once, again and again until there are so many bytes. */
@@ -84,7 +88,7 @@ hard(const char *path)
 }
 
 static struct tags_room *
-room_of_all(void)
+room_of_all(struct tags **ret_tags)
 {
 	static char regex[] = "EMPLOYEE-\\d{6}";
 	struct manifest_pattern pattern[SORTS] = {0};
@@ -104,11 +108,13 @@ room_of_all(void)
 	if (tags_new(&tags, tag, SORTS, &which, why, sizeof why) < 0 ||
 	    tags_room_new(&room, tags) < 0)
 		fail("no tags: %s", why);
+	*ret_tags = tags;
 	return room;
 }
 
+/* Frees body. */
 static void
-measure(const char *name, struct tags_room *room, const char *body, unsigned times, double most)
+measure(const char *name, struct tags_room *room, char *body, unsigned times, double most)
 {
 	struct slice bytes = slice_str(body);
 	struct tags_found found;
@@ -122,6 +128,7 @@ measure(const char *name, struct tags_room *room, const char *body, unsigned tim
 	}
 	say((struct figure){.name = name, .value = median(ms, times), .unit = "ms", .most = most},
 	    "%zu KB", bytes.len >> 10);
+	free(body);
 }
 
 int
@@ -129,7 +136,8 @@ main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
 	unsigned times = quick ? 3 : TIMES_MAX;
-	struct tags_room *room = room_of_all();
+	struct tags *tags;
+	struct tags_room *room = room_of_all(&tags);
 
 	if (argc != 1 + quick)
 		fail("usage: bench_tags [--quick]");
@@ -137,5 +145,7 @@ main(int argc, char **argv)
 	measure("policy_tag_64k_ms", room, prose(PM_SOURCE_DIR "/README.md"), times, 1);
 	measure("policy_tag_hard_64k_ms", room, hard(PM_SOURCE_DIR "/tests/data/tags/set.jsonl"),
 		times, 0);
+	tags_room_free(&room);
+	tags_free(&tags);
 	return 0;
 }
