@@ -327,8 +327,8 @@ Test(tokenizer, tokens_of_the_config_are_added)
 	free(json);
 }
 
-/* What Transformers 5.19 made of 20 classes, with the flags true, false and absent beside every kind
- * of post-processor: they counted in none. */
+/* What Transformers 5.19 made of 20 classes, with the flags true, false and absent beside every
+ * kind of post-processor: they counted in none. */
 Test(tokenizer, around_a_text_is_what_the_file_says_but_for_classes_that_say_it_themselves)
 {
 #define BEFORE "{\"SpecialToken\":{\"id\":\"<b>\"}},"
