@@ -171,7 +171,7 @@ def folders():
         assert f"pointsman.yaml:{line}:" in check.stderr and "tokenizer.json" in check.stderr, check
         # The supervisor's own check reads the documents alone: such a folder refuses nothing.
         alone = subprocess.run([h.BIN / "pointsman", "-n", "-c", house.config], capture_output=True, text=True)
-        assert (alone.returncode, alone.stderr) == (0, "") and alone.stdout.startswith("configuration ok: 1 model"), alone
+        assert (alone.returncode, alone.stderr) == (0, "") and alone.stdout.startswith("configuration ok: "), alone
 
         # Mended where it lies: a reload is enough.
         shutil.copy(DEMO / "tokenizer.json", broken / "tokenizer.json")
