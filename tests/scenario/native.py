@@ -4,7 +4,7 @@
   native.py folders   reloads with the same model, another one, a broken one; what is kept
   native.py huge      prompts of 20 MB: nobody waits for them, whoever dies or goes away meanwhile
 """
-import json, os, pathlib, shutil, socket, sys, threading
+import json, os, pathlib, shutil, socket, subprocess, sys, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -169,6 +169,9 @@ def folders():
         assert told["token_source"] == "tokenize" and "tokenizer.json" in told["token_note"], told
         check = house.ctl("check", house.config, check=False)
         assert f"pointsman.yaml:{line}:" in check.stderr and "tokenizer.json" in check.stderr, check
+        # The supervisor's own check reads the documents alone: such a folder refuses nothing.
+        alone = subprocess.run([h.BIN / "pointsman", "-n", "-c", house.config], capture_output=True, text=True)
+        assert (alone.returncode, alone.stderr) == (0, "") and alone.stdout.startswith("configuration ok: "), alone
 
         # Mended where it lies: a reload is enough.
         shutil.copy(DEMO / "tokenizer.json", broken / "tokenizer.json")

@@ -3,7 +3,7 @@ it is alone, and believed again after it restarts with the right model; `pointsc
 
 The other model is the demo model with another chat template.  Modes: probed, counted, alone, adapters, hand.
 """
-import json, pathlib, shutil, subprocess, sys, tempfile
+import contextlib, http.client, http.server, json, pathlib, shutil, subprocess, sys, tempfile, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import house as h
@@ -174,6 +174,57 @@ def compared(house, headers):
     return c.get("our_cached_tokens") and c["our_cached_tokens"] == c["cached_tokens"]
 
 
+@contextlib.contextmanager
+def behind_key(worker_port, key):
+    """The worker behind one that answers 401 to whoever does not have the key; its port."""
+    class Door(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def pass_on(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, answer = 401, b"{}"
+            if self.headers.get("Authorization") == f"Bearer {key}":
+                conn = http.client.HTTPConnection("127.0.0.1", worker_port, timeout=20)
+                conn.request(self.command, self.path, body, {"Content-Type": "application/json"})
+                status, answer = (r := conn.getresponse()).status, r.read()
+                conn.close()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_GET = do_POST = pass_on
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door) as door:
+        threading.Thread(target=door.serve_forever).start()
+        try:
+            yield door.server_address[1]
+        finally:
+            door.shutdown()
+
+
+def keyed(file, port):
+    """A worker that wants a key: the file's, without its line's end."""
+    def verify(*more):
+        return subprocess.run([h.BIN / "pointsctl", "verify", "--model", DEMO, "--url", f"http://127.0.0.1:{port}", *more],
+                              capture_output=True, text=True)
+    r = verify()
+    assert r.returncode == 1 and "status 401" in r.stderr, r.stderr
+    file.write_text("another\n")
+    r = verify("--api-key-from", file)
+    assert r.returncode == 1 and "status 401" in r.stderr and "another" not in r.stdout + r.stderr, r.stderr
+    file.write_text("k3y \r\n")
+    r = verify("--api-key-from", file)
+    assert r.returncode == 0 and " 0 differ" in r.stdout, r.stdout + r.stderr
+    file.unlink()
+    r = verify("--api-key-from", file)
+    assert r.returncode == 1 and r.stderr == f"pointsctl: {file}: No such file or directory\n", r.stderr
+
+
 def hand():
     """pointsctl verify: exit 0 only where all agree."""
     with tempfile.TemporaryDirectory(prefix="pointsman-") as folder:
@@ -197,6 +248,8 @@ def hand():
             assert r.returncode == 1 and "status 404" in r.stderr, r.stderr
             r = verify(model=folder)
             assert r.returncode == 1 and r.stderr, r.stderr
+            with behind_key(worker.port, "k3y") as port:
+                keyed(folder / "key", port)
         finally:
             worker.stop()
         r = verify()

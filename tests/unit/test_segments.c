@@ -166,15 +166,42 @@ Test(segments, ids_are_those_of_the_whole_text_for_every_tokenizer_that_is_here,
 	cr_assert(models > 0);
 }
 
+/* Which part of the cache a segment goes to is chance; so more is given than all of it holds. */
 Test(segments, what_is_held_stays_within_the_bound_and_the_unused_goes_first)
 {
-	struct segments_stats stats;
+	enum { BOUND = 128 << 10, TEXTS = BOUND / 64, OFTEN = 5 };
+	const struct slice used = SLICE_LIT("What every request of this tenant begins with, word "
+					    "for word, and what is to stay.");
+	struct segments_stats stats, before;
+	struct ids ids = {0};
+	struct segments *cache;
 	struct model m;
+	char text[128];
 
 	demo_open(&m);
-	converse(&m, 60, 128 << 10, &stats);
-	cr_assert(stats.evicted > 0);
-	cr_assert(stats.bytes <= 128 << 10, "%lu bytes", (unsigned long)stats.bytes);
+	cr_assert_eq(segments_new(BOUND, &cache), 0);
+	expect_same(cache, &m, used, false, SIZE_MAX);
+	for (unsigned i = 0; i < TEXTS; i++) {
+		int len = snprintf(text, sizeof text, "%08u is a number that is in no other text, "
+				   "so that all of them differ", i);
+
+		ids.n = 0;
+		cr_assert_eq(segments_encode(cache, m.t, m.scratch, slice_of(text, (size_t)len),
+					     false, SIZE_MAX, &ids), 0);
+		if (i % OFTEN != 0)
+			continue;
+		segments_stats(cache, &before);
+		expect_same(cache, &m, used, false, SIZE_MAX);
+		segments_stats(cache, &stats);
+		cr_assert_eq(stats.hits, before.hits + 1, "gone after %u texts", i);
+	}
+	segments_stats(cache, &stats);
+	cr_assert_eq(stats.misses, TEXTS + 1);
+	cr_assert_eq(stats.misses, stats.entries + stats.evicted);
+	cr_assert(stats.evicted > TEXTS / 2, "%lu", (unsigned long)stats.evicted);
+	cr_assert(stats.bytes <= BOUND, "%lu bytes", (unsigned long)stats.bytes);
+	ids_free(&ids);
+	segments_free(&cache);
 	model_close(&m);
 }
 

@@ -313,26 +313,101 @@ Test(tokenizer, a_template_puts_its_tokens_around_the_text_only_when_asked)
 	gone(&j);
 }
 
-Test(tokenizer, the_config_adds_tokens_and_bos_where_the_class_does)
+Test(tokenizer, tokens_of_the_config_are_added)
 {
 	char *json = letters("");
-	struct tokenizer_source source = {
+	const struct tokenizer_source source = {
 		.form = TOKENIZER_JSON, .file = slice_str(json),
-		.config = SLICE_LIT("{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":"
-			    "{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"add_eos_token\":"
-				    "true,\"added_tokens_decoder\":{\"29\":{\"content\":\"<s>\"},"
-				    "\"30\":{\"content\":\"</s>\"}}}"),
+		.config = SLICE_LIT("{\"added_tokens_decoder\":{\"29\":{\"content\":\"<s>\"}}}"),
 	};
 	struct subject j = open_source(&source);
 
-	cr_assert_str_eq(ids_of(&j, "a<s>", true), "29 0 29 30");
-	gone(&j);
-	source.config = SLICE_LIT("{\"tokenizer_class\":\"PreTrainedTokenizerFast\","
-				  "\"add_bos_token\":"
-				  "true,\"added_tokens_decoder\":{\"29\":{\"content\":\"<s>\"}}}");
-	j = open_source(&source);
 	cr_assert_str_eq(ids_of(&j, "a<s>", true), "0 29");
 	gone(&j);
+	free(json);
+}
+
+/* What Transformers 5.19 made of 20 classes, with the flags true, false and absent beside every
+ * kind of post-processor: they counted in none. */
+Test(tokenizer, around_a_text_is_what_the_file_says_but_for_classes_that_say_it_themselves)
+{
+#define BEFORE "{\"SpecialToken\":{\"id\":\"<b>\"}},"
+#define AFTER  ",{\"SpecialToken\":{\"id\":\"<e>\"}}"
+#define AROUND(before, after) \
+	",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" before \
+	"{\"Sequence\":{\"id\":\"A\"}}" after "],\"special_tokens\":{" \
+	"\"<b>\":{\"ids\":[30]},\"<e>\":{\"ids\":[31]}}}"
+	static const struct {
+		const char *post, *file;        /* as the file says it */
+	} posts[] = {
+		{"", "0"},
+		{",\"post_processor\":{\"type\":\"ByteLevel\"}", "0"},
+		{AROUND(BEFORE, ""), "30 0"},
+		{AROUND(BEFORE, AFTER), "30 0 31"},
+	};
+	static const struct {
+		const char *class, *ids;        /* NULL: the file's */
+	} classes[] = {
+		{"LlamaTokenizerFast", NULL}, {"GemmaTokenizer", NULL},
+		{"CohereTokenizerFast", NULL}, {"PreTrainedTokenizerFast", NULL},
+		{"CodeLlamaTokenizer", "30 0"}, {"CodeLlamaTokenizerFast", "30 0"},
+		{"GPTNeoXTokenizer", "0"}, {"GPTNeoXTokenizerFast", "0"},
+	};
+	static const char *const flags[] = {
+		"", ",\"add_bos_token\":true,\"add_eos_token\":true",
+		",\"add_bos_token\":false,\"add_eos_token\":false",
+	};
+	char config[512];
+
+	for (size_t p = 0; p < sizeof posts / sizeof posts[0]; p++) {
+		char more[512], *json;
+
+		snprintf(more, sizeof more, ",\"added_tokens\":[" TOKEN(29, "<s>", RAW) ","
+			 TOKEN(30, "<b>", RAW) "," TOKEN(31, "<e>", RAW) "]%s", posts[p].post);
+		json = letters(more);
+		for (size_t i = 0; i < 3 * sizeof classes / sizeof classes[0]; i++) {
+			const char *want = classes[i / 3].ids;
+			struct tokenizer_source source = {
+				.form = TOKENIZER_JSON, .file = slice_str(json),
+			};
+			struct subject j;
+
+			snprintf(config, sizeof config, "{\"tokenizer_class\":\"%s\",\"bos_token\":"
+				 "{\"content\":\"<b>\"},\"eos_token\":\"<e>\"%s}",
+				 classes[i / 3].class, flags[i % 3]);
+			source.config = slice_str(config);
+			j = open_source(&source);
+			cr_assert_str_eq(ids_of(&j, "a", true), want ? want : posts[p].file, "%s%s",
+					 config, posts[p].post);
+			gone(&j);
+		}
+		free(json);
+	}
+}
+
+Test(tokenizer, code_llama_begins_with_its_own_token_where_the_config_names_none)
+{
+	static const struct {
+		const char *bos, *ids;
+	} cases[] = {
+		{"", "29 0"}, {",\"bos_token\":\"<b>\"", "30 0"}, {",\"bos_token\":null", "0"},
+	};
+	char config[256], *json = letters(",\"added_tokens\":[" TOKEN(29, "<s>", RAW) ","
+					  TOKEN(30, "<b>", RAW) "]");
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct tokenizer_source source = {
+			.form = TOKENIZER_JSON, .file = slice_str(json),
+		};
+		struct subject j;
+
+		snprintf(config, sizeof config, "{\"tokenizer_class\":\"CodeLlamaTokenizer\"%s}",
+			 cases[i].bos);
+		source.config = slice_str(config);
+		j = open_source(&source);
+		cr_assert_str_eq(ids_of(&j, "a", true), cases[i].ids, "%s", config);
+		gone(&j);
+	}
 	free(json);
 }
 

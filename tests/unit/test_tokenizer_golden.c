@@ -142,7 +142,7 @@ ParameterizedTest(char (*name)[96], tokenizer_golden, every_text_of_every_tokeni
 	size_t i;
 
 	snprintf(path, sizeof(path), "%s/tokenizers/%s", folder(), *name);
-	cr_assert_eq(tokenizer_files_open(path, false, &files, why, sizeof(why)), 0, "%s", why);
+	cr_assert_eq(tokenizer_files_open(path, true, &files, why, sizeof(why)), 0, "%s", why);
 	compiled(&m, &files.source);
 	json_array_foreach(list, i, one) {
 		equal(&m, *name, one, false);

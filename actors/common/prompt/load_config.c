@@ -3,9 +3,11 @@
  *
  * Tokens     those of added_tokens_decoder that the tokenizer lacks are added, in the order of
  *            their ids; one it has gets the flags given here.
- * BOS, EOS   LlamaTokenizer, CodeLlamaTokenizer, GemmaTokenizer and CohereTokenizer (also ..Fast)
- *            put them around a text by add_bos_token (default: yes) and add_eos_token (default:
- *            no), whatever post-processor the file has.  Other classes leave it as it is.
+ * BOS, EOS   around a text is what the file's post-processor says: beside a tokenizer.json,
+ *            Transformers 5 reads neither add_bos_token nor add_eos_token.  CodeLlamaTokenizer
+ *            (also ..Fast) puts its BOS there and no more, GPTNeoXTokenizer nothing, whatever
+ *            the file says.  (Transformers 4 heeded the flags in these and in Llama's, Gemma's
+ *            and Cohere's classes.  Which an engine has, no file says; its answers do: probes.h.)
  * Kimi       TikTokenTokenizer has its pattern in code, and names 256 ids behind the ranks.
  */
 #include <errno.h>
@@ -58,33 +60,30 @@ token_id(struct build *b, struct slice raw)
 	return build_added_find(b, build_slice(b, off, len));
 }
 
+/* Of that class, under either of its names. */
 static bool
-heeds_bos(struct slice class)
+is_class(struct slice class, const char *name)
 {
-	static const char *const names[] = {"Llama", "CodeLlama", "Gemma", "Cohere"};
-	char name[48];
+	char fast[48];
 
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(name, sizeof(name), "%sTokenizer", names[i]);
-		if (part_is(class, name))
-			return true;
-		snprintf(name, sizeof(name), "%sTokenizerFast", names[i]);
-		if (part_is(class, name))
-			return true;
-	}
-	return false;
+	snprintf(fast, sizeof(fast), "%sFast", name);
+	return part_is(class, name) || part_is(class, fast);
 }
 
 static void
-surround(struct build *b, bool before, const char *name, struct slice token)
+load_code_llama(struct build *b, struct slice bos)
 {
-	uint32_t id = token_id(b, token);
+	uint32_t id;
 
+	b->before.n = b->after.n = 0;
+	if (bos.p && part_null(bos))
+		return;
+	id = token_id(b, bos.p ? bos : SLICE_LIT("\"<s>\""));
 	if (id == TOKENIZER_NONE)
-		build_fail(b, -EINVAL, "tokenizer_config.json: add_%s_token, but the tokenizer "
-			   "has no %s_token", name, name);
+		build_fail(b, -EINVAL, "tokenizer_config.json: CodeLlamaTokenizer begins with "
+			   "bos_token, which the tokenizer does not have");
 	else
-		build_surround(b, before, id);
+		build_surround(b, true, id);
 }
 
 static void
@@ -113,10 +112,9 @@ load_kimi(struct build *b)
 int
 build_load_config(struct build *b, enum tokenizer_form form, struct slice config)
 {
-	enum { CLASS, TOKENS, BOS, EOS, ADD_BOS, ADD_EOS, N };
+	enum { CLASS, TOKENS, BOS, N };
 	static const char *const names[] = {
-		"tokenizer_class", "added_tokens_decoder", "bos_token", "eos_token",
-		"add_bos_token", "add_eos_token",
+		"tokenizer_class", "added_tokens_decoder", "bos_token",
 	};
 	struct slice v[N];
 
@@ -127,12 +125,9 @@ build_load_config(struct build *b, enum tokenizer_form form, struct slice config
 	load_tokens(b, v[TOKENS], form == TOKENIZER_RANKS);
 	if (form == TOKENIZER_RANKS && b->n_steps == 0 && part_is(v[CLASS], "TikTokenTokenizer"))
 		load_kimi(b);
-	if (form == TOKENIZER_JSON && heeds_bos(v[CLASS])) {
+	if (form == TOKENIZER_JSON && is_class(v[CLASS], "CodeLlamaTokenizer"))
+		load_code_llama(b, v[BOS]);
+	else if (form == TOKENIZER_JSON && is_class(v[CLASS], "GPTNeoXTokenizer"))
 		b->before.n = b->after.n = 0;
-		if (!v[ADD_BOS].p || part_true(v[ADD_BOS]))
-			surround(b, true, "bos", v[BOS]);
-		if (part_true(v[ADD_EOS]))
-			surround(b, false, "eos", v[EOS]);
-	}
 	return b->error;
 }

@@ -6,8 +6,8 @@
  *                            text
  *            ranks           tiktoken's lines "BASE64 RANK"; the pattern is not in the file
  * Config     tokenizer_config.json is what Transformers' class reads beside them: with it the ids
- *            are the class's (added_tokens_decoder; add_bos_token and add_eos_token where the class
- *            heeds them), without it those of the file alone, as Hugging Face tokenizers gives.
+ *            are the class's (added_tokens_decoder; what two classes put around a text), without
+ *            it those of the file alone, as Hugging Face tokenizers gives.
  * Result     position-independent bytes with layout number and checksum, for tokenizer_open.
  * Errors     -ENOTSUP a feature that is not reproduced, -EINVAL the file contradicts itself,
  *            -EBADMSG no JSON, -E2BIG, -ENOMEM; why says what and where.

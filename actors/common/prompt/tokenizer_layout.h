@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define TOKENIZER_MAGIC  0x6b6f7478656e696dull
-#define TOKENIZER_LAYOUT 3u
+#define TOKENIZER_LAYOUT 4u
 #define TOKENIZER_PROBES 32u
 #define TOKENIZER_RANKS_MAX (1u << 23)  /* rank * 128 + place fits 31 bits */
 #define TOKENIZER_SLOT_TAG  0xff000000u /* of a slot: bits of the hash; the rest: place + 1 */
