@@ -388,7 +388,7 @@ static const struct refused refusals[] = {
 	{C, "'worker' == candidate.kind", 0,
 	 "has 'worker', expected one of Worker, Provider; did you mean 'Worker'?"},
 	{C, "candidate.state in ['up', 'ok']", 26,
-	 "has 'ok', expected one of absent, draining, down, suspect, unproven, up"},
+	 "has 'ok', expected one of absent, draining, down, suspect, unproven, up, disabled"},
 	{C, "candidate.pool == 'qwen'", 18, "has 'qwen', expected the name of an InferencePool"},
 	{C, "candidate.provider == 'bedrock'", 22,
 	 "has 'bedrock', expected the name of an InferenceProvider"},
