@@ -78,6 +78,9 @@ class Judge(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, *args):
+        pass                            # who asked went away
+
     def set(self, mode):
         self.mode = mode
         if mode == "slow":
@@ -252,10 +255,10 @@ class Siege(h.House):
         for down in (False, True):
             self.rules = (later, 1, "")
             self.reload(strict=False)
-            before = self.stat()["held"]
+            before = self.counter("held_total")
             with concurrent.futures.ThreadPoolExecutor(6) as pool:
                 asked = [pool.submit(self.ask, True, random.Random(i)) for i in range(6)]
-                h.until("them to be held", lambda: self.stat()["held"] == before + 6)
+                h.until("them to be held", lambda: self.counter("held_total") >= before + 6)
                 if down:
                     for w in self.locals:
                         w.stop(signal.SIGKILL)
