@@ -9,16 +9,13 @@
 
 /* ---- what rules may ask of the request ---- */
 
-/* Elements of an array of the body; unknown where there is none, or another thing. */
+/* Elements of an array; unknown where it is another thing. */
 static int64_t
-elements(const struct question *q, enum openai_field field)
+elements(struct slice text)
 {
-	struct slice text = openai_field(&q->body, q->text, field);
 	struct json_cursor at;
 	int64_t n = 0;
 
-	if (!text.p)
-		return 0;
 	json_begin(&at, text.p, text.len);
 	if (json_peek(&at) != JSON_IS_ARRAY || !json_enter_array(&at))
 		return FACTS_INT_UNKNOWN;
@@ -28,6 +25,29 @@ elements(const struct question *q, enum openai_field field)
 		n++;
 	}
 	return n;
+}
+
+/* Of the responses API: input items, or one text. */
+static int64_t
+messages_of(const struct question *q)
+{
+	struct slice text = openai_field(&q->body, q->text, OPENAI_FIELD_MESSAGES);
+	struct json_cursor at;
+
+	if (!text.p && q->slot->route == OPENAI_RESPONSES)
+		text = openai_field(&q->body, q->text, OPENAI_FIELD_INPUT);
+	if (!text.p)
+		return FACTS_INT_UNKNOWN;
+	json_begin(&at, text.p, text.len);
+	return json_peek(&at) == JSON_IS_STRING ? 1 : elements(text);
+}
+
+static int64_t
+tools_of(const struct question *q)
+{
+	struct slice text = openai_field(&q->body, q->text, OPENAI_FIELD_TOOLS);
+
+	return text.p ? elements(text) : 0;
 }
 
 void
@@ -48,9 +68,9 @@ rule_find(struct evaluate *e, struct question *q)
 			      e->view->manifest->tenants[q->tenant].name);
 	f->stream = q->body.stream;
 	if (q->text && (e->reads & 1ull << FACT_REQUEST_MESSAGES))
-		f->messages = elements(q, OPENAI_FIELD_MESSAGES);
+		f->messages = messages_of(q);
 	if (q->text && (e->reads & 1ull << FACT_REQUEST_TOOLS))
-		f->tools = elements(q, OPENAI_FIELD_TOOLS);
+		f->tools = tools_of(q);
 	if (head_read || e->sessions)
 		head = question_head(e, q);
 	if (head) {

@@ -676,3 +676,41 @@ Test(evaluate, a_pin_ends_with_its_worker_and_says_so_while_that_is_away)
 	expect_refused(&w, &ask, 404, "response_not_found");
 	end(&w);
 }
+
+/* The code of an answer where a rule refuses what is not known to have so many. */
+static struct slice
+counted(const char *messages, enum openai_route route, const char *body)
+{
+	struct msg_answer answer;
+	char policy[256];
+	struct token_key key;
+	struct world w;
+	static char code[64];
+
+	snprintf(policy, sizeof policy,
+		 "PredictedTTFT\n  rules:\n    - {name: r, when: \"!(has(request.messages) && "
+		 "request.messages == %s)\", remove: 'true'}\n", messages);
+	begin(&w, policy);
+	struct msg_ask ask = put_question(&w, route, body);
+
+	cr_assert_eq(ask_once(&w, &ask, clock_mono(), false, &answer, &key), EVALUATE_ANSWER);
+	snprintf(code, sizeof code, "%.*s", (int)answer.code.len, answer.code.p);
+	end(&w);
+	return slice_str(code);
+}
+
+Test(evaluate, rules_know_how_many_messages_a_request_of_either_api_has)
+{
+	static const char chat[] = "{\"model\":\"demo\",\"messages\":[{},{}]}";
+	static const char items[] = "{\"model\":\"demo\",\"input\":[{\"content\":\"[,]\"},{},{}]}";
+	static const char text[] = "{\"model\":\"demo\",\"input\":\"hello\"}";
+	static const char texts[] = "{\"model\":\"demo\",\"input\":[\"a\",\"b\"]}";
+	struct slice no = SLICE_LIT("refused_by_rule");
+
+	cr_assert_eq(counted("2", OPENAI_CHAT, chat).len, 0);
+	cr_assert(slice_eq(counted("3", OPENAI_CHAT, chat), no));
+	cr_assert_eq(counted("3", OPENAI_RESPONSES, items).len, 0);
+	cr_assert_eq(counted("1", OPENAI_RESPONSES, text).len, 0);
+	cr_assert(slice_eq(counted("2", OPENAI_RESPONSES, text), no));
+	cr_assert(slice_eq(counted("2", OPENAI_EMBEDDINGS, texts), no), "these are no messages");
+}

@@ -49,7 +49,8 @@ static const struct fact_row table[FACTS] = {
 		"header fields as the client sent them: `request.headers['x-team']`, names in any "
 		"case; unknown where one is there twice", REQUEST(head)},
 	[FACT_REQUEST_MESSAGES] = {"request.messages", FACTS_INT, FACTS_OF_REQUEST, "messages",
-		"how many; unknown where the API has none", REQUEST(messages)},
+		"how many, of `/v1/responses` input items; unknown where the API has none",
+		REQUEST(messages)},
 	[FACT_REQUEST_TOOLS] = {"request.tools", FACTS_INT, FACTS_OF_REQUEST, "tools",
 		"how many it offers to the model", REQUEST(tools)},
 	[FACT_REQUEST_PRIORITY] = {"request.priority", FACTS_INT, FACTS_OF_REQUEST, "",

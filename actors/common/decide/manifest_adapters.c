@@ -185,11 +185,42 @@ model_adapters(struct manifest_loader *l, uint32_t base, const struct yaml_node 
 	}
 }
 
+/* Does a model of the gateway's document go to that adapter? */
+static bool
+adapter_is_named(const struct manifest *m, const char *adapter)
+{
+	for (uint32_t i = 0; i < m->n_models; i++)
+		if (strcmp(m->models[i].adapter, adapter) == 0)
+			return true;
+	return false;
+}
+
+/* Its name is taken by an alias of something else, and no alias is of it. */
+static void
+adapters_hidden(struct manifest_loader *l, const struct manifest_doc *doc)
+{
+	const struct yaml_node *list = yaml_map_get(doc->spec, "loraAdapters");
+
+	for (const struct yaml_node *item = list ? list->child : NULL; item; item = item->next) {
+		const struct manifest_model *is = item->kind == YAML_KIND_SCALAR ?
+			manifest_find_model(l->m, item->text, item->len) : NULL;
+
+		if (is && is->alias && !adapter_is_named(l->m, item->text))
+			MANIFEST_COMPLAIN(l, doc->file, item,
+					  "spec.loraAdapters has \"%.60s\", which no client can "
+					  "ask for: the GatewayBackend has that name as an alias "
+					  "of something else", item->text);
+	}
+}
+
 void
 manifest_adapters_resolve(struct manifest_loader *l, const struct yaml_node *list)
 {
 	uint32_t at = 0;
 
+	for (uint32_t i = 0; i < l->n_docs; i++)
+		if (l->docs[i].kind == KIND_SET)
+			adapters_hidden(l, &l->docs[i]);
 	for (const struct yaml_node *item = list->child; item && !l->oom; item = item->next, at++)
 		if (!l->m->models[at].adapter[0])
 			model_adapters(l, at, item);
