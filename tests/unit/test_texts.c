@@ -58,6 +58,12 @@ Test(texts, tools_are_read_down_to_the_descriptions_of_their_parameters)
 		"f|d|e|g", 0);
 }
 
+Test(texts, keys_are_read_that_are_no_names_of_fields)
+{
+	is_read("{'tools':[{'parameters':{'properties':{'a@b.de':{'type':'string'},'to_2':{},"
+		"'0170 1234567':{}}}}],'logit_bias':{'1':2}}", "a@b.de|0170 1234567", 0);
+}
+
 Test(texts, completions_responses_rerank_and_score_are_read)
 {
 	is_read("{'prompt':['a','b'],'suffix':'c'}", "a|b|c", 0);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define KEY_MAX 32u             /* bytes of the longest name that means something here */
+#define FIELD_DIGITS 3u         /* in a field's name; what has more may be a number of somebody */
 
 enum meaning {
 	TEXT,                   /* whatever it holds */
@@ -74,6 +75,23 @@ give(struct walk *w, const struct json_string *s, bool json)
 
 	if (s->raw.len > 0)
 		w->give(w->arg, &text);
+}
+
+/* Letters, underscores and a few digits: what a field is called, in any API. */
+static bool
+is_field(const struct json_string *key)
+{
+	unsigned digits = 0;
+
+	for (size_t i = 0; i < key->raw.len; i++) {
+		char c = key->raw.p[i];
+
+		if (c >= '0' && c <= '9')
+			digits++;
+		else if (c != '_' && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z'))
+			return false;
+	}
+	return digits <= FIELD_DIGITS;
 }
 
 static bool
@@ -153,6 +171,8 @@ walk_member(struct walk *w, const struct json_string *key, struct object *o, enu
 	enum json_type is = json_peek(&w->c);
 	struct json_string s;
 
+	if (!is_field(key))             /* a schema's properties, whatever they are called */
+		give(w, key, false);
 	if (in == SOURCE && means == URL)
 		means = MEDIA;
 	if (is == JSON_IS_STRING && json_string_eq(key, "type")) {

@@ -5,8 +5,9 @@
  *            and the like): what a later API adds is read until it is known to be no text.  So are
  *            messages of every role, system, instructions, input, prompts, suffix, queries and
  *            documents, arguments and results of tools, names, descriptions of tools and of their
- *            parameters, user and metadata.  Arguments of tools, and metadata, are one JSON text
- *            each, keys and numbers included.
+ *            parameters, user and metadata.  Keys that are more than letters, underscores
+ *            and three digits (a schema's properties have any names).  Arguments of tools,
+ *            and metadata, are one JSON text each, keys and numbers included.
  * Each alone what is split over two of them is not there.
  * Hidden     what cannot be read here, though an engine could: pictures, sound, files, token ids,
  *            embeddings, and what lies elsewhere under an id.
