@@ -21,13 +21,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/policy/gather.h"
+#include "tests/bench/fleet.h"
 #include "tests/bench/measure.h"
 
-#define COLUMNS         8u
+#define COLUMNS         FLEET_COLUMNS
 #define UPDATES_S       100000u
-#define POLICY_INC      9u
-#define ROW_GEN         1u
 #define EVICT_BYTES     (64u << 20)             /* walked to empty the caches */
 
 struct between {                                /* reader and writer, shared */
@@ -38,10 +36,7 @@ struct between {                                /* reader and writer, shared */
 
 struct bench {
 	unsigned rows, decisions, times;
-	struct manifest *manifest;
-	struct column column[COLUMNS];
-	struct view view;
-	struct gather *gather;
+	struct fleet fleet;
 	struct between *between;
 	pid_t writer;
 	uint32_t pick;
@@ -49,9 +44,10 @@ struct bench {
 
 /* ---- the fleet ---- */
 
-static void
-make_manifest(struct bench *b)
+static struct manifest *
+make_manifest(const struct bench *b)
 {
+	struct manifest *manifest;
 	struct yaml_errors errs = {0};
 	size_t len = 0;
 	char *text = NULL;
@@ -71,75 +67,12 @@ make_manifest(struct bench *b)
 	for (unsigned i = 0; i < b->rows; i++)
 		fprintf(f, "    - {name: w%u, url: \"http://127.0.0.1:%u\"}\n", i, 9000 + i);
 	fclose(f);
-	if (manifest_load_text("bench", text, len, &b->manifest, &errs) < 0) {
+	if (manifest_load_text("bench", text, len, &manifest, &errs) < 0) {
 		yaml_errors_print(&errs, stderr);
 		cannot("load the manifest", EINVAL);
 	}
 	free(text);
-}
-
-static void
-make_row(struct row *row, uint64_t uid)
-{
-	mono_ns now = clock_mono();
-	struct row_reading reading = {
-		.sampled_lo = (uint32_t)now, .sampled_hi = (uint32_t)(now >> 32),
-		.known = KNOWN_WAITING | KNOWN_RUNNING, .health = HEALTH_UP,
-	};
-	struct row_predictor p = {.version = 1, .samples = 100, .state = PREDICTOR_READY};
-
-	p.coef[COEF_BASE] = 0.01f;
-	p.coef[COEF_PREFILL] = 0.0001f;
-	row->uid = uid;
-	atomic_store(&row->row_gen, ROW_GEN);
-	row->kind = ROW_WORKER;
-	row->ranks = 1;
-	row->block_tokens = 16;
-	row_reading_write(row, &reading);
-	row_predictor_write(row, &p);
-	atomic_store(&row->intent, INTENT_SERVE);
-}
-
-static void
-make_view(struct bench *b)
-{
-	struct segment index_seg;
-	struct index *index;
-	struct rows rows;
-	int r = rows_create(&rows, ROWS_DEFAULT);
-
-	if (r < 0)
-		cannot("make the rows", r);
-	for (unsigned i = 0; i < b->rows; i++)
-		make_row(&rows.row[i], b->manifest->members[i].uid);
-	atomic_store(&rows.head->count, b->rows);
-	atomic_fetch_add(&rows.head->version, 1);
-	r = index_create(&index_seg, 1000, 62, 1);
-	if (r == 0)
-		r = index_attach(&index, segment_readonly_fd(&index_seg));
-	if (r < 0)
-		cannot("make the index", r);
-	segment_detach(&index_seg);
-	r = view_open(&b->view, b->manifest, POLICY_INC, &rows, &index);
-	for (unsigned i = 0; r == 0 && i < COLUMNS; i++) {
-		struct view_ingress *in = calloc(1, sizeof *in);
-
-		if (!in)
-			cannot("make a view", ENOMEM);
-		in->index = i;
-		in->incarnation = i + 1;
-		in->slots.seg.fd = in->arena.seg.fd = -1;
-		r = column_create(&b->column[i], i, i + 1, ROWS_DEFAULT);
-		if (r == 0)
-			r = column_attach(&in->column, segment_readonly_fd(&b->column[i].seg),
-					  false);
-		if (r == 0)
-			r = view_add(&b->view, &in);
-	}
-	if (r == 0)
-		r = gather_new(&b->gather, &b->view);
-	if (r < 0)
-		cannot("make a view", r);
+	return manifest;
 }
 
 /* ---- the writer ---- */
@@ -156,8 +89,8 @@ update(struct bench *b, uint64_t random)
 		.prefilling = 1 + (random >> 50) % 3, .decoding = (random >> 52) % 64,
 	};
 
-	cell_write(&b->column[i].cell[row], ROW_GEN, &v);
-	column_apply(&b->column[i], POLICY_INC,
+	cell_write(&b->fleet.column[i].cell[row], FLEET_ROW_GEN, &v);
+	column_apply(&b->fleet.column[i], FLEET_POLICY,
 		     atomic_load_explicit(&b->between->pushed[i], memory_order_acquire));
 }
 
@@ -211,11 +144,11 @@ read_all(struct bench *b, uint32_t now_ms)
 {
 	uint64_t sum = 0;
 
-	view_settle(&b->view);
+	view_settle(&b->fleet.view);
 	for (unsigned i = 0; i < b->rows; i++) {
 		struct view_load load;
 
-		view_load(&b->view, (uint16_t)i, ROW_GEN, now_ms, true, &load);
+		view_load(&b->fleet.view, (uint16_t)i, FLEET_ROW_GEN, now_ms, true, &load);
 		sum += load.pending + load.prefilling + load.decoding + load.oldest_dispatch_ms;
 	}
 	return sum;
@@ -225,12 +158,13 @@ static void
 leave_answer(struct bench *b)
 {
 	unsigned i = ++b->pick % COLUMNS;
-	uint32_t number = overlay_push(b->view.overlay, b->view.ingress[i]->stream,
-				       (uint16_t)(mix64(b->pick) % b->rows), ROW_GEN, 500, b->pick);
+	uint32_t number = overlay_push(b->fleet.view.overlay, b->fleet.view.ingress[i]->stream,
+				       (uint16_t)(mix64(b->pick) % b->rows), FLEET_ROW_GEN, 500,
+				       b->pick);
 
 	if (number == 0)
 		cannot("note an answer", ENOMEM);
-	atomic_store_explicit(&b->between->pushed[b->view.ingress[i]->index], number,
+	atomic_store_explicit(&b->between->pushed[b->fleet.view.ingress[i]->index], number,
 			      memory_order_release);
 }
 
@@ -251,8 +185,8 @@ decisions(struct bench *b, bool candidates)
 
 		for (unsigned i = 0; i < b->decisions; i++) {
 			if (candidates) {
-				gather_candidates(b->gather, ROW_NONE, wall);
-				sum += gather_choose(b->gather)[0].requests;
+				gather_candidates(b->fleet.gather, ROW_NONE, wall);
+				sum += gather_choose(b->fleet.gather)[0].requests;
 			} else {
 				sum += read_all(b, now_ms);
 			}
@@ -306,8 +240,8 @@ torn_ppm(struct bench *b)
 	struct cell_values v;
 
 	for (unsigned i = 0; i < n; i++)
-		torn += !cell_read(&b->column[i % COLUMNS].cell[i / COLUMNS % b->rows], ROW_GEN,
-				   &v);
+		torn += !cell_read(&b->fleet.column[i % COLUMNS].cell[i / COLUMNS % b->rows],
+				   FLEET_ROW_GEN, &v);
 	return torn * 1e6 / n;
 }
 
@@ -321,15 +255,15 @@ bench(unsigned rows, unsigned n, unsigned times)
 	struct gather_prompt prompt = {.tokens = 16000};
 	struct result r;
 
-	make_manifest(&b);
-	make_view(&b);
+	fleet_make(&b.fleet, make_manifest(&b), COLUMNS);
 	b.between = mmap(NULL, sizeof *b.between, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (b.between == MAP_FAILED)
 		cannot("map memory", ENOMEM);
 	for (unsigned i = 0; i < 4 * cells; i++)        /* every cell has something in it */
 		update(&b, mix64(i + 1));
-	gather_hash(b.gather, &b.manifest->models[0], &b.manifest->models[0].routes[0], &prompt);
+	gather_hash(b.fleet.gather, &b.fleet.manifest->models[0],
+		    &b.fleet.manifest->models[0].routes[0], &prompt);
 	writer_start(&b);
 
 	say((struct figure){many ? "ledger_chase_w1000_ns" : "ledger_chase_ns", NULL, chase, "ns",
@@ -350,11 +284,7 @@ bench(unsigned rows, unsigned n, unsigned times)
 	say((struct figure){many ? "ledger_torn_w1000_ppm" : "ledger_torn_ppm", NULL, torn_ppm(&b),
 			    "ppm", 0, 0}, "cells that changed under each of %d tries", LATCH_TRIES);
 	writer_stop(&b);
-	gather_free(&b.gather);
-	view_close(&b.view);
-	for (unsigned i = 0; i < COLUMNS; i++)
-		column_detach(&b.column[i]);
-	manifest_free(&b.manifest);
+	fleet_free(&b.fleet);
 	munmap(b.between, sizeof *b.between);
 }
 

@@ -1,6 +1,10 @@
-/* tests/bench/bench_policy.c -- what a policy's expressions cost, its facts given.
+/* tests/bench/bench_policy.c -- what a policy's rules cost, and the decision that they are part of.
  *
  * Policies of 5 rules over 8 candidates, and of 10 over 64, loaded from their YAML.
+ *   policy_decision_p50_us    tags and token ids given, over shared memory as it is when 8 ingress
+ *                             processes are at work: hashes of 2,000 tokens, index, watermarks,
+ *                             cells, overlay, readings, predictions, facts, rules, rank, and the
+ *                             answer's place in the overlay; without messages and the journal
  *   policy_expressions_us     every expression of every rule, for the request or each candidate
  *   policy_expression_ns      the same, for one
  */
@@ -11,9 +15,12 @@
 
 #include "actors/common/decide/expression.h"
 #include "actors/common/decide/manifest.h"
+#include "actors/policy/ruling.h"
+#include "tests/bench/fleet.h"
 #include "tests/bench/measure.h"
 
 #define CANDIDATES_MAX 64u
+#define PROMPT         2000u            /* tokens */
 
 struct bench {
 	struct manifest *manifest;      /* owned */
@@ -59,9 +66,10 @@ load(struct bench *b, uint32_t n_rules)
 	      "---\napiVersion: pointsman.io/v1alpha1\nkind: InferencePool\n"
 	      "metadata: {name: small}\nspec: {workerSets: [s]}\n"
 	      "---\napiVersion: pointsman.io/v1alpha1\nkind: InferenceWorkerSet\n"
-	      "metadata: {name: s}\nspec:\n  engine: vllm\n  model: demo\n  members:\n"
-	      "    - {name: w, url: \"http://127.0.0.1:9000\"}\n"
-	      "---\napiVersion: pointsman.io/v1alpha1\nkind: RequestTag\nmetadata: {name: pii}\n"
+	      "metadata: {name: s}\nspec:\n  engine: vllm\n  model: demo\n  members:\n", f);
+	for (uint32_t i = 0; i < b->n; i++)
+		fprintf(f, "    - {name: w%u, url: \"http://127.0.0.1:%u\"}\n", i, 9000 + i);
+	fputs("---\napiVersion: pointsman.io/v1alpha1\nkind: RequestTag\nmetadata: {name: pii}\n"
 	      "spec:\n  patterns: [{type: email}]\n"
 	      "---\napiVersion: pointsman.io/v1alpha1\nkind: InferencePolicy\n"
 	      "metadata: {name: p}\nspec:\n  candidates: [{pool: small}]\n"
@@ -181,8 +189,98 @@ expressions(struct bench *b, const char *suffix, unsigned times)
 	free(took);
 }
 
+/* Every ingress has something in flight everywhere. */
 static void
-measure(uint32_t n, uint32_t n_rules, const char *suffix, unsigned times)
+fill_cells(struct fleet *f)
+{
+	for (unsigned c = 0; c < f->n_columns; c++)
+		for (unsigned i = 0; i < f->manifest->n_members; i++) {
+			struct cell_values v = {
+				.pending = 100 + i, .prefilling = 1, .decoding = 5,
+				.context = 5000, .last_pick = 1 + i,
+				.oldest_dispatch_ms = (uint32_t)(clock_mono() / 1000000u),
+			};
+
+			cell_write(&f->column[c].cell[i], FLEET_ROW_GEN, &v);
+		}
+}
+
+struct decider {
+	struct fleet fleet;
+	struct ruling *ruling;
+	struct gather_prompt prompt;
+	const struct facts_request *request;
+};
+
+/* How long it took. */
+static uint64_t
+decide(struct decider *d, uint32_t number)
+{
+	const struct manifest_model *model = &d->fleet.manifest->models[0];
+	struct view *view = &d->fleet.view;
+	struct view_ingress *from = view->ingress[number % view->n_ingress];
+	uint64_t start = clock_mono();
+	struct ruling_question q = {
+		.request = d->request, .chain = &model->routes[0].policy, .n_chain = 1,
+		.seed = number, .now = start,
+	};
+	struct rules_result ruled;
+	uint32_t order[CHOOSE_RANKED], pushed;
+	const struct gather_candidate *chosen;
+
+	if (gather_hash(d->fleet.gather, model, &model->routes[0], &d->prompt) < 0)
+		cannot("hash a prompt", ENOMEM);
+	gather_match(d->fleet.gather);
+	gather_candidates(d->fleet.gather, ROW_NONE, start);
+	ruling_apply(d->ruling, d->fleet.gather, &q, &ruled);
+	if (ruled.verdict != RULES_CHOOSE || ruled.n_notes == 0 ||
+	    ruling_rank(d->ruling, order) < CHOOSE_RANKED)
+		cannot("choose by these rules", EPROTO);
+	chosen = gather_at(d->fleet.gather, order[0]);
+	pushed = overlay_push(view->overlay, from->stream, chosen->row, chosen->row_gen, PROMPT,
+			      number);
+	start = clock_mono() - start;
+	if (pushed == 0)
+		cannot("note an answer", ENOMEM);
+	/* the ingress has applied all but its newest answer: the overlay is never empty */
+	column_apply(&d->fleet.column[from->index], FLEET_POLICY, pushed - 1);
+	return start;
+}
+
+/* Takes the manifest. */
+static void
+decisions(struct bench *b, const char *suffix, unsigned times, double most)
+{
+	static uint32_t ids[PROMPT];
+	struct decider d = {
+		.prompt = {.ids = ids, .n_ids = PROMPT, .tokens = PROMPT, .hashed = true},
+		.request = &b->request,
+	};
+	uint32_t *took = calloc(times, sizeof *took);
+	uint32_t n_rules = b->policy->n_rules;
+
+	if (!took)
+		cannot("keep the times", ENOMEM);
+	for (uint32_t i = 0; i < PROMPT; i++)
+		ids[i] = i;
+	fleet_make(&d.fleet, b->manifest, FLEET_COLUMNS);
+	fill_cells(&d.fleet);
+	if (ruling_new(&d.ruling, &d.fleet.view) < 0)
+		cannot("make a ruling", ENOMEM);
+	for (unsigned i = 0; i < times; i++)
+		took[i] = (uint32_t)decide(&d, i + 1);
+	say((struct figure){.name = suffix ? "policy_decision_64_p50_us" : "policy_decision_p50_us",
+			    .value = percentile(took, times, 500) / 1000.0, .unit = "us",
+			    .most = most},
+	    "%u candidates, %u rules, %u ingress processes; p99 %.1f us", b->n, n_rules,
+	    FLEET_COLUMNS, percentile(took, times, 990) / 1000.0);
+	ruling_free(&d.ruling);
+	fleet_free(&d.fleet);
+	free(took);
+}
+
+static void
+measure(uint32_t n, uint32_t n_rules, const char *suffix, unsigned times, double most)
 {
 	static struct bench b;
 
@@ -191,7 +289,7 @@ measure(uint32_t n, uint32_t n_rules, const char *suffix, unsigned times)
 	load(&b, n_rules);
 	fill(&b);
 	expressions(&b, suffix, times);
-	manifest_free(&b.manifest);
+	decisions(&b, suffix, times, most);
 }
 
 int
@@ -202,7 +300,7 @@ main(int argc, char **argv)
 
 	say_limits(!quick);
 	pin_cpu(0);
-	measure(8, 5, NULL, times);
-	measure(CANDIDATES_MAX, 10, "_64", times);
+	measure(8, 5, NULL, times, 10);
+	measure(CANDIDATES_MAX, 10, "_64", times, 30);
 	return 0;
 }
