@@ -283,6 +283,11 @@ spec:
             raise RuntimeError(f"pointsctl {' '.join(map(str, args))}: {r.returncode}\n{r.stdout}{r.stderr}")
         return r
 
+    def explain(self, id, *more):
+        """What is said of a request, once the process that decided it is known there: a new one is so a moment later."""
+        return until(f"{id} to be known", lambda: "(ask again)" not in (
+            said := self.ctl("explain", id, *more).stdout) and said)
+
     def stat(self):
         return json.loads(self.ctl("stat", "--output", "json").stdout)
 

@@ -49,9 +49,8 @@ def ready(house):
 
 
 def decided_by(house, answer):
-    said = json.loads(house.ctl("explain", {k.lower(): v for k, v in answer[2].items()}["x-pointsman-request-id"],
-                                "--output", "json").stdout)
-    return said
+    id = {k.lower(): v for k, v in answer[2].items()}["x-pointsman-request-id"]
+    return json.loads(house.explain(id, "--output", "json"))
 
 
 def dry_run(house):

@@ -52,10 +52,10 @@ def a_rule_keeps_refuses_by_its_name_and_is_explained():
         error = body["error"]
         assert (status, error["code"], head["x-pointsman-rule"]) == (403, "refused_by_rule", "not-for-guests"), (body, head)
         assert "not-for-guests" in error["message"], error
-        said = f.ctl("explain", head["x-pointsman-request-id"]).stdout
+        said = f.explain(head["x-pointsman-request-id"])
         assert "by rule not-for-guests" in said and "rule red-to-w1: does not apply" in said, said
         head = f.ask({"x-team": "red"})[2]
-        said = f.ctl("explain", head["x-pointsman-request-id"]).stdout
+        said = f.explain(head["x-pointsman-request-id"])
         assert "rule red-to-w1: applied, 1 removed" in said and "rule hope: skipped" in said, said
         one = next(l for l in said.splitlines() if l.startswith("w0 "))
         assert one.endswith("red-to-w1"), one
@@ -133,7 +133,7 @@ def what_a_strict_rule_removed_stays_removed_in_what_is_fallen_back_to():
         h.until("them to be known as down", lambda: [r["state"] for r in f.rows()].count("down") == 2)
         status, body, head = f.ask({"X-Private": "1"})
         assert status == 503 and cloud.came() == [], (status, body, head)
-        said = f.ctl("explain", head["x-pointsman-request-id"]).stdout
+        said = f.explain(head["x-pointsman-request-id"])
         assert any(l.startswith("cloud/big ") and l.endswith("stays-home") for l in said.splitlines()), said
         assert f.workers_of(1) == {"cloud/big"} and len(cloud.came()) == 1
         f.listed[1].start()

@@ -89,7 +89,7 @@ def what_is_sent_there_is_ours_and_nothing_of_the_client():
         row = f.state("cloud/big")
         assert row["kind"] == "Provider" and row["set"] == "cloud" and row["url"] == "unix:provider.sock", row
         assert f.stat()["providers_up"] == 1 and f.stat()["workers_count"] == 1
-        said = f.ctl("explain", head["x-pointsman-request-id"]).stdout
+        said = f.explain(head["x-pointsman-request-id"])
         assert "choose cloud/big" in said, said
         why = f.ctl("workers", "--why").stdout.split("cloud/big")[1]
         assert "metrics" not in why and "up (ok)" in why, why

@@ -124,7 +124,7 @@ def what_is_personal_stays_home_in_every_shape():
         assert status == 503 and f.chat_goes("hello again") == "cloud/big", (status, answer)
         came = json.dumps(f.cloud.came())
         assert "hello again" in came and MARK not in came and "anna" not in came
-        said = f.ctl("explain", head["x-pointsman-request-id"]).stdout
+        said = f.explain(head["x-pointsman-request-id"])
         assert "pii" in said and "stays-home" in said, said
 
 
