@@ -4,19 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_BEGINS "sha256:"
+#include "proto/hex.h"
 
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
+#define KEY_BEGINS "sha256:"
 
 /* Never the text itself in a complaint: it may be a key. */
 static const char *
