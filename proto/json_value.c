@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/utf8.h"
+
 int
 json_to_i64(struct slice number, int64_t *ret)
 {
@@ -222,25 +224,6 @@ json_unescape(const struct json_string *s, char *out, size_t cap)
 	return (ssize_t)n;
 }
 
-/* Bytes of the well-formed UTF-8 character at p, or 0. */
-static size_t
-character_len(const char *at, size_t left)
-{
-	const unsigned char *p = (const unsigned char *)at;
-	size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
-		 : p[0] < 0xf5 ? 4 : 0;
-
-	if (n > left)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return n;
-}
-
 ssize_t
 json_escape(struct slice text, char *out, size_t cap)
 {
@@ -276,7 +259,7 @@ json_escape(struct slice text, char *out, size_t cap)
 				len = 6;
 				break;
 			}
-			len = used = character_len(p, (size_t)(end - p));
+			len = used = utf8_len(p, (size_t)(end - p));
 			from = p;
 			if (used == 0) {
 				from = "\xef\xbf\xbd";

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "proto/json.h"
+#include "proto/utf8.h"
 
 static bool
 is_digit(char c)
@@ -68,25 +69,6 @@ rest(const struct expression_source *s, uint32_t from, size_t max)
 	size_t n = s->text.len - from;
 
 	return slice_of(s->text.p + from, n < max ? n : max);
-}
-
-/* One character of UTF-8: its bytes, or 0 where it is none. */
-static unsigned
-utf8_len(const char *text, size_t len)
-{
-	const unsigned char *p = (const unsigned char *)text;
-	unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 :
-		p[0] < 0xf5 ? 4 : 0;
-
-	if (n > len)
-		return 0;
-	for (unsigned i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return n;
 }
 
 static void
@@ -183,7 +165,7 @@ string(struct expression_source *s, bool raw)
 			r = escape(s);
 			continue;
 		}
-		n = utf8_len(s->text.p + s->at, s->text.len - s->at);
+		n = (unsigned)utf8_len(s->text.p + s->at, s->text.len - s->at);
 		if (n == 0)
 			return expression_fail(s, s->at, SLICE_LIT("a stray byte"), NULL, "UTF-8");
 		memcpy(s->strings + s->n_strings, s->text.p + s->at, n);
@@ -303,7 +285,7 @@ mark(struct expression_source *s)
 		n = 1;
 	if (n == 0) {
 		const char *meant = c == '&' ? "&&" : c == '|' ? "||" : c == '=' ? "==" : NULL;
-		unsigned len = utf8_len(s->text.p + s->at, s->text.len - s->at);
+		size_t len = utf8_len(s->text.p + s->at, s->text.len - s->at);
 
 		if (c == '{' || c == '}')
 			return expression_fail(s, s->at, rest(s, s->at, 1), NULL,

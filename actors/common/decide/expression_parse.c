@@ -144,6 +144,21 @@ literal(struct parser *p, bool minus, uint32_t offset, struct expression_node **
 	return expression_lex(p->s);
 }
 
+/* From its '(' to its ')': n is a call with these arguments. */
+static int
+arguments(struct parser *p, struct expression_node *n)
+{
+	int r = enter(p);
+
+	n->kind = NODE_CALL;
+	if (r == 0)
+		r = expression_lex(p->s);
+	if (r == 0)
+		r = list(p, n, ")", false);
+	p->depth--;
+	return r;
+}
+
 static int
 primary(struct parser *p, struct expression_node **ret)
 {
@@ -189,14 +204,7 @@ primary(struct parser *p, struct expression_node **ret)
 	r = expression_lex(p->s);
 	if (r < 0 || !is_mark(p, "("))
 		return r;
-	n->kind = NODE_CALL;
-	r = enter(p);
-	if (r == 0)
-		r = expression_lex(p->s);
-	if (r == 0)
-		r = list(p, n, ")", false);
-	p->depth--;
-	return r;
+	return arguments(p, n);
 }
 
 /* What stands behind a value: .name, .name(...), [...] */
@@ -237,14 +245,8 @@ member(struct parser *p, struct expression_node **ret)
 		n->len = p->s->token.offset + p->s->token.len - n->offset;
 		r = expression_lex(p->s);
 		if (r == 0 && is_mark(p, "(")) {
-			n->kind = NODE_CALL;
 			n->method = true;
-			r = enter(p);
-			if (r == 0)
-				r = expression_lex(p->s);
-			if (r == 0)
-				r = list(p, n, ")", false);
-			p->depth--;
+			r = arguments(p, n);
 		}
 	}
 	return r;
