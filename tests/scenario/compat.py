@@ -272,13 +272,14 @@ spec: {{candidates: [{{pool: all}}], minimize: PredictedTTFT}}
             return dict(zip(self.engines, pool.map(f, self.engines)))
 
     def wait_settled(self, what, limit_s=20, exact=False):
-        """Those of which Pointsman did not hear to the end; exact: or does not say that it knows all."""
+        """Those of which Pointsman did not hear to the end; exact: or does not say that it met a gap and knows all."""
         late = []
 
         def done():
             rows = self.rows()
             late[:] = [e for e in self.engines if not e.settled(rows) or
-                       exact and any(r["cache"]["state"] != "exact" for r in e.rows(rows))]
+                       exact and any(r["cache"]["state"] != "exact" or r["cache"]["gaps"] <= e.gaps[r["rank"]]
+                                     for r in e.rows(rows))]
             return not late
         try:
             h.until(what, done, limit_s)
